@@ -23,13 +23,11 @@ pub fn answer(request: &Request) -> Result<String, String> {
     match request {
         Request::Machines => Ok(machines().to_string()),
         Request::Ask { job, question } => planned(job)?.ask(question),
-        Request::Files {
-            question: FileQuestion::Difference { job, other },
-        } => with_pictures(job, other),
-        Request::Files {
-            question: FileQuestion::Step(request),
-        } => with_picture(request),
-        Request::Files { question } => question.answer(),
+        Request::Files { question } => match &**question {
+            FileQuestion::Difference { job, other } => with_pictures(job, other),
+            FileQuestion::Step(request) => with_picture(request),
+            question => question.answer(),
+        },
     }
 }
 

@@ -14,13 +14,13 @@ pub enum Request {
     /// A question about a planned job.
     Ask {
         /// The job.
-        job: JobRequest,
+        job: Box<JobRequest>,
         /// The question.
         question: Question,
     },
     /// A question about files.
     Files {
         /// The question.
-        question: FileQuestion,
+        question: Box<FileQuestion>,
     },
 }
