@@ -13,6 +13,12 @@ const ESCAPES: &str = "\u{1b}[2J\u{1b}]0;title\u{7}";
 #[track_caller]
 fn harmless(what: &str, text: &str) {
     assert!(text.contains("\\u001b"), "{what}: {text:?}");
+    without_escapes(what, text);
+}
+
+/// Checks that a text does not contain the escapes.
+#[track_caller]
+fn without_escapes(what: &str, text: &str) {
     let parts = ["\u{1b}[2J", "\u{1b}]", "\u{7}"];
     assert!(
         !parts.iter().any(|it| text.contains(it)),
@@ -46,7 +52,8 @@ pub(crate) fn mistakes_in_the_command_line_do_not_reach_it() -> Result<Completio
             return not_run("there is no program `script`");
         };
         assert_eq!(said.status, Some(2), "{line:?}: {said:?}");
-        harmless(&line, &said.out);
+        // clap drops escapes where another crate of the build wants its colors.
+        without_escapes(&line, &said.out);
     }
     Ok(Completion::Completed)
 }
