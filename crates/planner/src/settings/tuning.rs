@@ -333,6 +333,9 @@ mod tests {
             ("NCCL_BUFFSIZE", 4096),
             ("NCCL_NVLS_CHUNKSIZE", 512),
             ("NCCL_NVLSTREE_MAX_CHUNKSIZE", 512),
+            ("NCCL_P2P_NET_CHUNKSIZE", 4),
+            ("NCCL_P2P_NVL_CHUNKSIZE", 8),
+            ("NCCL_P2P_PCI_CHUNKSIZE", 8),
         ] {
             let is_fatal = |bytes: i64| {
                 let settings = Settings::from_variables([(name.to_owned(), bytes.to_string())]);
