@@ -193,16 +193,13 @@ impl Reader {
                 known.max_p2p_channels = self.number(name, value, defaults.max_p2p_channels);
             }
             "NCCL_P2P_NET_CHUNKSIZE" => {
-                known.p2p_net_chunk_size = self.number(name, value, defaults.p2p_net_chunk_size);
-                self.transfer_chunk(name, known.p2p_net_chunk_size, 4);
+                known.p2p_net_chunk_size = self.p2p_size(name, value, defaults.p2p_net_chunk_size);
             }
             "NCCL_P2P_NVL_CHUNKSIZE" => {
-                known.p2p_nvl_chunk_size = self.number(name, value, defaults.p2p_nvl_chunk_size);
-                self.transfer_chunk(name, known.p2p_nvl_chunk_size, 8);
+                known.p2p_nvl_chunk_size = self.p2p_size(name, value, defaults.p2p_nvl_chunk_size);
             }
             "NCCL_P2P_PCI_CHUNKSIZE" => {
-                known.p2p_pci_chunk_size = self.number(name, value, defaults.p2p_pci_chunk_size);
-                self.transfer_chunk(name, known.p2p_pci_chunk_size, 8);
+                known.p2p_pci_chunk_size = self.p2p_size(name, value, defaults.p2p_pci_chunk_size);
             }
             "NCCL_P2P_LL_THRESHOLD" => {
                 known.p2p_ll_threshold = self.number(name, value, defaults.p2p_ll_threshold);
@@ -257,9 +254,14 @@ impl Reader {
         }
     }
 
-    /// Notes a chunk of transfers of which NCCL makes none. Source of the least ones: the binaries
-    /// of 2.27 to 2.32, which all died of one byte less.
-    fn transfer_chunk(&mut self, name: &str, bytes: i64, least: i64) {
+    /// Bytes of a chunk of transfers. Source of the least ones: the binaries of 2.27 to 2.32, which
+    /// died of one byte less.
+    fn p2p_size(&mut self, name: &str, value: &str, default: i64) -> i64 {
+        let least = match name {
+            "NCCL_P2P_NET_CHUNKSIZE" => 4,
+            _ => 8,
+        };
+        let bytes = self.number(name, value, default);
         if bytes < least {
             self.fatal(
                 name,
@@ -269,6 +271,7 @@ impl Reader {
                 ),
             );
         }
+        bytes
     }
 
     /// A number that NCCL divides by: 0 would crash it, less makes no sense.
