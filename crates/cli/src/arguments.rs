@@ -21,6 +21,7 @@ pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod simulate;
 pub(crate) mod step;
+mod tasks;
 pub(crate) mod training;
 pub(crate) mod tune;
 

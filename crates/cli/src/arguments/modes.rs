@@ -1,4 +1,4 @@
-//! Pages of a command that have arguments of their own, and the commands by task.
+//! Pages of a command that have arguments of their own.
 //!
 //! `topo show --matrix` takes the arguments of the hidden command `matrix`, which was a command
 //! before: [`resolve`] names it instead, before the arguments are read.
@@ -7,7 +7,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
 
-use crate::render::wrap;
+use super::tasks;
 
 /// A page that a command has instead of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(crate) struct Mode {
     argument: &'static str,
     /// The hidden command that has the page's arguments.
     hidden: &'static str,
+    /// The argument is an option of the hidden command, too, with a value.
+    has_value: bool,
 }
 
 const fn mode(command: &'static str, argument: &'static str, hidden: &'static str) -> Mode {
@@ -25,6 +27,7 @@ const fn mode(command: &'static str, argument: &'static str, hidden: &'static st
         command,
         argument,
         hidden,
+        has_value: false,
     }
 }
 
@@ -33,7 +36,10 @@ const MODES: [Mode; 14] = [
     mode("show", "--matrix", "matrix"),
     mode("show", "--program", "program"),
     // Behind `--program`, which has an option of this name, too.
-    mode("show", "--rank", "rank"),
+    Mode {
+        has_value: true,
+        ..mode("show", "--rank", "rank")
+    },
     mode("diff", "--each-failure", "what-if"),
     mode("expect", "--results", "results"),
     mode("simulate", "--network-only", "fabric"),
@@ -44,25 +50,6 @@ const MODES: [Mode; 14] = [
     mode("gen", "schema", "schema"),
     mode("gen", "completions", "completions"),
     mode("gen", "man", "man"),
-];
-
-/// The modes whose argument is also one of the hidden command, with a value.
-const WITH_VALUE: [&str; 1] = ["--rank"];
-
-/// The commands that help shows, by task.
-const TASKS: [(&str, &[&str]); 6] = [
-    (
-        "This machine",
-        &["probe", "doctor", "show", "view", "complete", "vm"],
-    ),
-    (
-        "What NCCL does",
-        &["plan", "cost", "diff", "export", "nccl-check"],
-    ),
-    ("How fast", &["bound", "expect", "tune", "simulate", "step"]),
-    ("What is wrong", &["diagnose"]),
-    ("Run it", &["run", "gpu-test"]),
-    ("About topo", &["gen", "help"]),
 ];
 
 /// The command line with the hidden command of a mode instead of the mode.
@@ -87,11 +74,10 @@ pub(crate) fn resolve(mut arguments: Vec<OsString>) -> Resolved {
     };
     let own = arguments.iter().take_while(|it| *it != "--").count();
     for mode in MODES.into_iter().filter(|it| name == it.command) {
-        let has_value = WITH_VALUE.contains(&mode.argument);
         let asks = |it: &OsString| {
             let text = it.to_string_lossy();
             let rest = text.strip_prefix(mode.argument);
-            rest.is_some_and(|rest| rest.is_empty() || has_value && rest.starts_with('='))
+            rest.is_some_and(|rest| rest.is_empty() || mode.has_value && rest.starts_with('='))
         };
         // A word is what is generated; an option may be anywhere.
         let until = if mode.argument.starts_with("--") {
@@ -105,7 +91,7 @@ pub(crate) fn resolve(mut arguments: Vec<OsString>) -> Resolved {
         arguments[1] = mode.hidden.into();
         let next = arguments.get(at + 1);
         let asks_for_help = next.is_some_and(|it| it == "--help" || it == "-h");
-        if !has_value || asks_for_help {
+        if !mode.has_value || asks_for_help {
             arguments.remove(at);
         }
         return resolved(arguments, Some(mode), false);
@@ -143,7 +129,7 @@ pub(crate) fn describe_all(mut all: Command, width: usize) -> Command {
         all = all.mut_subcommand(mode.hidden, |hidden| hidden.hide(true));
         all = name_beside_options(all, mode);
     }
-    let list = list(&all, width);
+    let list = tasks::list(&all, width);
     all.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{list}\nOptions:\n{{options}}{{after-help}}"
     ))
@@ -188,28 +174,8 @@ fn name_beside_options(all: Command, mode: Mode) -> Command {
     all.mut_subcommand(mode.command, |command| command.arg(argument))
 }
 
-/// The commands by task, with what each does.
-fn list(all: &Command, width: usize) -> String {
-    let named = |name: &str| all.find_subcommand(name);
-    let names = TASKS.iter().flat_map(|(_, names)| *names);
-    let column = names.map(|name| name.len()).max().unwrap_or(0) + 4;
-    let mut text = String::new();
-    for (task, names) in TASKS {
-        text.push_str(&format!("\n{task}:\n"));
-        for name in names.iter().filter(|name| named(name).is_some()) {
-            let about = named(name).and_then(Command::get_about);
-            let about = about.map(ToString::to_string).unwrap_or_default();
-            let first = format!("  {name:0$}", column - 2);
-            text.push_str(&wrap(&about, &first, &" ".repeat(column), width));
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn resolved(words: &str) -> (String, bool) {
@@ -243,24 +209,5 @@ mod tests {
             resolved("topo matrix a"),
             ("topo matrix a".to_owned(), true)
         );
-    }
-
-    #[test]
-    fn help_has_each_command_once() {
-        let all = describe_all(super::super::Arguments::command(), 100);
-        let mut shown: Vec<&str> = all
-            .get_subcommands()
-            .filter(|it| !it.is_hide_set())
-            .map(Command::get_name)
-            .collect();
-        let mut listed: Vec<&str> = TASKS
-            .iter()
-            .flat_map(|(_, names)| *names)
-            .copied()
-            .collect();
-        shown.sort_unstable();
-        listed.sort_unstable();
-        assert_eq!(shown, listed);
-        assert!(shown.len() <= 22);
     }
 }
