@@ -154,7 +154,8 @@ pub(crate) fn pages(all: &Command) -> impl Iterator<Item = (String, Command)> {
     MODES.into_iter().filter_map(|mode| {
         let hidden = all.find_subcommand(mode.hidden)?.clone();
         let name = mode.words().replace("--", "").replace(' ', "-");
-        Some((name, hidden.bin_name(mode.words()).hide(false)))
+        let named = hidden.bin_name(mode.words()).display_name(name.clone());
+        Some((name, named))
     })
 }
 
