@@ -4,7 +4,7 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
-//! [`device`], [`suggest`], [`names`], [`built_in`]; [`request`] (a job as JSON), [`question`];
+//! [`device`], [`suggest`], [`names`], [`built_in`], [`head`] (of pages); [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`],
 //! [`differences`], [`diff`], [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
@@ -29,6 +29,7 @@ pub mod file_question;
 pub mod forests;
 pub mod gpus;
 pub mod groups;
+pub mod head;
 pub mod job;
 pub mod log;
 pub mod matrix;

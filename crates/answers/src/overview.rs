@@ -1,6 +1,6 @@
 //! The plan of a job, how it was found, and a picture of a host, as JSON.
 
-use draw::{Channels, Marks};
+use pages::draw::{Channels, Marks};
 use plan::{Graph, GraphKind, Pattern};
 use planner::explain::{self, NodeNames};
 use serde_json::{Value, json};
@@ -122,5 +122,5 @@ pub fn picture(
         routes: &routes,
         marks,
     };
-    Ok(draw::channels(&name, channels, true))
+    Ok(pages::draw::channels(&name, channels, true))
 }

@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use simulator::Fabric;
 
-use crate::bound::{BoundQuestion, BoundReport, bound};
+use crate::bound::{BoundQuestion, bound};
 use crate::communicators::{MemoryQuestion, MemoryReport, communicators};
-use crate::cost::{CostQuestion, CostReport, PricedJob};
-use crate::expect::{self, ExpectReport, Expectations};
+use crate::cost::{CostQuestion, PricedJob};
+use crate::expect::{self, ExpectReport};
 use crate::forests::with_forests;
 use crate::names::collective;
 use crate::overview::overview;
@@ -68,9 +68,6 @@ pub enum Question {
         /// How the buffers are registered.
         #[serde(default, rename = "window")]
         registration: NamedValue<Registration>,
-        /// Also algorithms that NCCL does not have.
-        #[serde(default)]
-        alpha_beta: bool,
         /// Also bandwidth and latency of every algorithm and protocol.
         #[serde(default)]
         table: bool,
@@ -289,19 +286,18 @@ impl PlannedJob {
                 data_type,
                 reduction,
                 registration,
-                alpha_beta,
                 table,
             } => {
                 let question = CostQuestion {
                     collectives: tuned_if_none(collectives),
                     sizes: usual_if_none(sizes),
                     calls: calls_of(*calls, *data_type, *reduction, *registration)?,
-                    alpha_beta: *alpha_beta,
+                    table: *table,
                     ..CostQuestion::default()
                 };
                 let answer = PricedJob::of(&self.planned, None).ask(&question);
                 let answer = answer.map_err(|why| why.to_string())?;
-                shown(&CostReport::of(&answer, *table))
+                shown(&answer)
             }
             Question::Memory {
                 collectives,
@@ -362,7 +358,7 @@ impl PlannedJob {
 
     fn bounded(&self, question: BoundQuestion) -> Result<String, String> {
         let answer = bound(&self.planned, &question).map_err(|why| why.to_string())?;
-        shown(&BoundReport::of(&answer))
+        shown(&answer)
     }
 
     fn expectations(
@@ -382,8 +378,8 @@ impl PlannedJob {
             ..CostQuestion::default()
         };
         let job = PricedJob::of(&self.planned, None);
-        let answer = Expectations::of(job, Some(&self.planned), &question);
-        shown(&ExpectReport::of(&answer.map_err(|why| why.to_string())?))
+        let answer = ExpectReport::of(job, Some(&self.planned), &question);
+        shown(&answer.map_err(|why| why.to_string())?)
     }
 
     fn tuned(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use answers::bound::{BoundError, BoundQuestion, BoundReport, bound, bound_on, graph};
+use answers::bound::{BoundError, BoundQuestion, bound, bound_on, checked, graph};
 use answers::report;
 use anyhow::{Context, Result, anyhow, bail};
 use bounds::reach;
@@ -14,7 +14,6 @@ use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
 use crate::input::Source;
 use crate::output::{self, Output};
-use crate::render::bound as page;
 use crate::sources;
 use crate::{job, measured};
 
@@ -45,8 +44,8 @@ pub(crate) fn run(
         output::write(file, &answer.certificate.to_json()?)?;
     }
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::page(&answer, environment.look()),
-        TextOrJson::Json => report::json(&BoundReport::of(&answer))?,
+        TextOrJson::Text => answer.page().text(environment.look()),
+        TextOrJson::Json => report::json(&answer)?,
     };
     Ok(())
 }
@@ -126,7 +125,7 @@ fn run_check(
             Some(planned.name())
         }
     };
-    output.text = page::checked(
+    output.text = checked(
         &name.to_string(),
         certificate.links,
         &bounds,

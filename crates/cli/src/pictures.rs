@@ -1,8 +1,8 @@
 //! Pictures of machines and plans: SVG, HTML, Graphviz.
 
 use anyhow::{Result, anyhow, bail};
-use draw::html::{self, Tab};
-use draw::{Channels, Marks, Overlay};
+use pages::draw::html::{self, Tab};
+use pages::draw::{Channels, Marks, Overlay};
 use plan::{Graph, GraphKind};
 use planner::explain::NodeNames;
 use planner::{HostPlan, Planned};
@@ -33,10 +33,10 @@ pub(crate) enum PictureFormat {
 pub(crate) fn machine(name: &str, system: &System, format: PictureFormat, text: &str) -> String {
     let names = NodeNames::new(system);
     match format {
-        PictureFormat::Svg => draw::machine(name, &names, &Overlay::default(), true),
-        PictureFormat::Dot => draw::dot(name, &names),
+        PictureFormat::Svg => pages::draw::machine(name, &names, &Overlay::default(), true),
+        PictureFormat::Dot => pages::draw::dot(name, &names),
         PictureFormat::Html => {
-            let picture = draw::machine(name, &names, &Overlay::default(), false);
+            let picture = pages::draw::machine(name, &names, &Overlay::default(), false);
             let tab = Tab {
                 name: "machine".to_owned(),
                 picture,
@@ -61,7 +61,7 @@ pub(crate) fn plan(
         bail!("{}: the plan has no host to draw", planned.name());
     };
     match format {
-        PictureFormat::Dot => Ok(draw::dot(name, &NodeNames::new(first.view.system()))),
+        PictureFormat::Dot => Ok(pages::draw::dot(name, &NodeNames::new(first.view.system()))),
         PictureFormat::Svg => {
             if hosts.len() > 1 {
                 bail!(
@@ -132,8 +132,8 @@ pub(crate) fn differences(sides: [&Planned; 2], text: &str) -> Result<String> {
         .map(|host| NodeNames::new(host.view.system()))
         .collect();
     let marks = [
-        draw::differences::marks(&names[0], &names[1], "gone"),
-        draw::differences::marks(&names[1], &names[0], "new"),
+        pages::draw::differences::marks(&names[0], &names[1], "gone"),
+        pages::draw::differences::marks(&names[1], &names[0], "new"),
     ];
     let mut tabs = Vec::new();
     for (letter, number) in [("A", 0), ("B", 1)] {
@@ -166,7 +166,7 @@ fn picture(
                 marks: marks.clone(),
                 ..Overlay::default()
             };
-            return Ok(draw::machine(name, &names, &shown, alone));
+            return Ok(pages::draw::machine(name, &names, &shown, alone));
         }
         bail!("{name}: the plan has no channel of kind {kind}");
     };
@@ -187,7 +187,7 @@ fn picture(
         routes: &routes,
         marks,
     };
-    Ok(draw::channels(name, channels, alone))
+    Ok(pages::draw::channels(name, channels, alone))
 }
 
 /// All pictures of a host: the load by rings, each different ring, the trees, NVLS.

@@ -2,7 +2,7 @@
 
 pub(crate) use answers::names::{algorithms, collective};
 use program::Collective;
-pub(crate) use records::results::size::{parse as size, short};
+pub(crate) use program::size::{parse as size, short};
 
 /// Most sizes of a command.
 pub(crate) const MOST: usize = 10_000;

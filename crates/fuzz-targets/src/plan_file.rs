@@ -5,7 +5,7 @@ use arbitrary::Unstructured;
 use plan::cost::{Calls, DataType, TunedOperation};
 use plan::nccl_graph::{self, GpuAddress};
 use plan::{CostTable, Error, Expansion, GraphKind, NcclVersion, Plan, compare};
-use planner::cost::{AlphaBeta, CostModel, CostProfile};
+use planner::cost::{AlphaBeta, CostProfile};
 use program::Collective;
 use program::lower::{ProgramRequest, SendRecv, lower, send_recv};
 use program::verify::verify;
@@ -122,12 +122,8 @@ fn price(plan: &Plan, costs: &CostTable) {
         return;
     };
     let profile = CostProfile::of(NcclVersion::V2_30);
-    let model = AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), &profile);
-    if let Some(model) = model {
-        for bytes in SIZES {
-            let _ = model.estimates(Collective::AllReduce, bytes);
-        }
-    }
+    let model = AlphaBeta::of_ring(costs.job.nodes, &ring.into(), &profile);
+    assert!(model.is_none_or(|it| it.bandwidth() > 0.0), "{model:?}");
 }
 
 /// Writes the graphs as NCCL's file.

@@ -27,6 +27,7 @@ mod names;
 mod operand;
 mod program;
 mod schedule;
+pub mod size;
 mod step;
 mod tree;
 pub mod verify;

@@ -75,8 +75,8 @@ fn with_pictures(job: &JobRequest, other: &JobRequest) -> Result<String, String>
     let hosts = [jobs[0].host(0)?, jobs[1].host(0)?];
     let names = hosts.map(|host| NodeNames::new(host.view.system()));
     let marks = [
-        draw::differences::marks(&names[0], &names[1], "gone"),
-        draw::differences::marks(&names[1], &names[0], "new"),
+        pages::draw::differences::marks(&names[0], &names[1], "gone"),
+        pages::draw::differences::marks(&names[1], &names[0], "new"),
     ];
     let mut pictures = Vec::new();
     for number in [0, 1] {

@@ -14,8 +14,8 @@ use answers::built_in::MACHINES;
 use answers::overview::picture;
 use answers::request::JobRequest;
 use anyhow::{Context, Result, anyhow, ensure};
-use draw::Marks;
-use draw::text::escape;
+use pages::draw::Marks;
+use pages::draw::text::escape;
 
 use xtask::workspace::{repository, target, web};
 
@@ -55,8 +55,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     let gallery = gallery(&mut site)?;
     let folder = repository().join("xtask/site");
     let style = [
-        draw::svg::STYLE,
-        draw::html::PAGE,
+        pages::draw::svg::STYLE,
+        pages::draw::html::PAGE,
         &read(&folder.join("style.css"))?,
     ]
     .concat();

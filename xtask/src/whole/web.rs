@@ -66,8 +66,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     };
     let style = format!(
         "{}{}{}",
-        draw::svg::STYLE,
-        draw::html::PAGE,
+        pages::draw::svg::STYLE,
+        pages::draw::html::PAGE,
         part("style.css")?
     );
     let unpack = part("unpack.js")?;

@@ -1,8 +1,8 @@
 //! The most that any schedule of a collective reaches, with proofs.
 //!
-//! In reading order: this file, [`json`].
+//! In reading order: this file, `page`.
 
-pub mod json;
+mod page;
 
 use bounds::limit::Limit;
 use bounds::reach::{collective, in_network, nccl};
@@ -13,11 +13,14 @@ use plan::certificate::{
 };
 use planner::Planned;
 use program::Collective;
+use serde::Serialize;
 use topology::{CpuVendor, NodeType};
 
+use crate::JsonSchema;
 use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
-pub use json::BoundReport;
+use crate::report::Report;
+pub use page::checked;
 
 /// Which bounds of a job to prove.
 #[derive(Debug, Clone, Copy)]
@@ -43,41 +46,81 @@ impl Default for BoundQuestion {
     }
 }
 
-/// The bounds of a job, with what NCCL's plan reaches.
-#[derive(Debug)]
-pub struct BoundAnswer {
+/// The most that any schedule of each collective reaches.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BoundReport {
     /// Names of the machines.
     pub name: String,
-    /// The profile of the plan.
-    pub profile: String,
-    /// GPUs write to PCIe through Intel host bridges, for which NCCL charges more.
-    pub intel_bridges: bool,
-    /// The proofs, which were checked.
-    pub certificate: Certificate,
-    /// The measured links that the bounds are about, if they are not NCCL's.
+    /// Hosts of the job.
+    pub hosts: u64,
+    /// Ranks of the job.
+    pub ranks: u128,
+    /// The links that a schedule may use.
+    pub links: LinkSet,
+    /// The measured links that the bounds are about; absent if they are NCCL's.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredLinks>,
     /// One entry for each operation.
-    pub rows: Vec<BoundRow>,
+    pub bounds: Vec<OperationBound>,
+    /// The profile of the plan.
+    #[serde(skip)]
+    profile: String,
+    /// GPUs write to PCIe through Intel host bridges, for which NCCL charges more.
+    #[serde(skip)]
+    intel_bridges: bool,
+    /// The proofs, which were checked.
+    #[serde(skip)]
+    pub certificate: Certificate,
 }
 
-/// The bound of one operation.
-#[derive(Debug)]
-pub struct BoundRow {
+/// One operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OperationBound {
     /// The operation.
     pub operation: Operation,
-    /// GB/s of bus bandwidth.
-    pub bound: f64,
-    /// The bound as an exact fraction of 0.1 MB/s.
-    pub exact: [u128; 2],
-    /// Bus bandwidth of NCCL's plan, on measured links of what its channels carry there, GB/s;
-    /// `None` if NCCL has no algorithm for it.
-    pub nccl: Option<f64>,
-    /// Bus bandwidth of forests with checked certificates, GB/s.
-    pub reached: Option<f64>,
-    /// Why trees stay more than 5 % below the bound.
-    pub shortfall: Option<Shortfall>,
-    /// The limit.
-    pub limit: Limit,
+    /// No schedule exceeds this bus bandwidth, GB/s.
+    pub bound_gbps: f64,
+    /// The bound as a fraction: numerator and denominator, 0.1 MB/s.
+    pub bound_exact: [u128; 2],
+    /// Bus bandwidth of NCCL's plan for long messages, GB/s; null if NCCL has no algorithm for it.
+    pub nccl_gbps: Option<f64>,
+    /// Bus bandwidth that forests with checked certificates reach, GB/s; null if there are none.
+    pub reached_gbps: Option<f64>,
+    /// Why the forests stay more than 5 % below the bound (`uneven`: traffic in and out shares
+    /// links, which cuts do not count; `more-trees`: it takes more trees than are tried;
+    /// `too-large`: none are sought for so many ranks); null if they do not.
+    pub shortfall: Option<&'static str>,
+    /// Switches at which traffic in and out shares links, the most uneven first, if that is why.
+    pub uneven_at: Vec<String>,
+    /// The border that limits the operation.
+    pub tight: String,
+    /// The links over the border; empty for a partition.
+    pub tight_links: Vec<TightLink>,
+    /// The links over the border in short.
+    pub limit: String,
+    /// Why the forests stay below the bound, in words.
+    #[serde(skip)]
+    why: Option<String>,
+}
+
+/// A link over a tight border.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TightLink {
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// Its type.
+    pub kind: String,
+    /// Bandwidth, GB/s.
+    pub bandwidth_gbps: f64,
+    /// Number of hosts that have it.
+    pub hosts: u32,
+}
+
+impl Report for BoundReport {
+    const FORMAT: &'static str = "topo-bound";
+    const VERSION: u32 = 1;
 }
 
 /// Why there are no bounds.
@@ -117,7 +160,7 @@ fn bounded() -> Vec<&'static str> {
 ///
 /// # Errors
 /// The job has one rank, or the collective has no bound.
-pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer, BoundError> {
+pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundReport, BoundError> {
     on_links(planned, planned.plan(), question)
 }
 
@@ -128,9 +171,9 @@ pub fn bound(planned: &Planned, question: &BoundQuestion) -> Result<BoundAnswer,
 pub fn bound_on(
     measured: &OnMeasured,
     question: &BoundQuestion,
-) -> Result<BoundAnswer, BoundError> {
+) -> Result<BoundReport, BoundError> {
     let plan = measured.priced_plan().map_err(BoundError::Plan)?;
-    Ok(BoundAnswer {
+    Ok(BoundReport {
         measured: Some(measured.links.clone()),
         intel_bridges: false,
         ..on_links(&measured.planned, &plan, question)?
@@ -142,7 +185,7 @@ fn on_links(
     planned: &Planned,
     plan: &Plan,
     question: &BoundQuestion,
-) -> Result<BoundAnswer, BoundError> {
+) -> Result<BoundReport, BoundError> {
     let operations = operations(question.collective, plan)?;
     let graph = graph(planned, question.links, question.rails);
     let name = names::job(plan);
@@ -158,12 +201,15 @@ fn on_links(
     };
     let certificate = certify(graph, &wanted).map_err(BoundError::Links)?;
     check(&certificate).map_err(|why| BoundError::Wrong(why.to_string()))?;
-    Ok(BoundAnswer {
+    Ok(BoundReport {
         name,
+        hosts: certificate.graph.host_count(),
+        ranks: certificate.graph.ranks(),
+        links: certificate.links,
+        measured: None,
+        bounds: rows(&certificate, plan)?,
         profile: plan.profile.clone(),
         intel_bridges: intel_bridges(planned),
-        measured: None,
-        rows: rows(&certificate, plan)?,
         certificate,
     })
 }
@@ -191,18 +237,34 @@ fn operations(asked: Option<Collective>, plan: &Plan) -> Result<Vec<Operation>, 
     }
 }
 
-fn rows(certificate: &Certificate, plan: &Plan) -> Result<Vec<BoundRow>, BoundError> {
+fn rows(certificate: &Certificate, plan: &Plan) -> Result<Vec<OperationBound>, BoundError> {
     let unit = f64::from(UNITS);
     let rows = certificate.bounds.iter().map(|bound| {
-        Ok(BoundRow {
+        let shortfall = Shortfall::of(&certificate.graph, bound);
+        let limit = Limit::of(&certificate.graph, bound.operation, &bound.proof)
+            .map_err(BoundError::Wrong)?;
+        let links = limit.links.iter().map(|link| TightLink {
+            from: link.from.clone(),
+            to: link.to.clone(),
+            kind: link.kind.clone(),
+            bandwidth_gbps: link.bandwidth,
+            hosts: link.hosts,
+        });
+        Ok(OperationBound {
             operation: bound.operation,
-            bound: bound.bandwidth.per(unit),
-            exact: [bound.bandwidth.numerator, bound.bandwidth.denominator],
-            nccl: nccl(plan, bound.operation),
-            reached: bound.reached.map(|reached| reached.per(unit)),
-            shortfall: Shortfall::of(&certificate.graph, bound),
-            limit: Limit::of(&certificate.graph, bound.operation, &bound.proof)
-                .map_err(BoundError::Wrong)?,
+            bound_gbps: bound.bandwidth.per(unit),
+            bound_exact: [bound.bandwidth.numerator, bound.bandwidth.denominator],
+            nccl_gbps: nccl(plan, bound.operation),
+            reached_gbps: bound.reached.map(|reached| reached.per(unit)),
+            shortfall: shortfall.as_ref().map(Shortfall::name),
+            tight_links: links.collect(),
+            limit: limit.summary(),
+            tight: limit.border,
+            why: shortfall.as_ref().map(ToString::to_string),
+            uneven_at: match shortfall {
+                Some(Shortfall::Uneven(names)) => names,
+                _ => Vec::new(),
+            },
         })
     });
     rows.collect()

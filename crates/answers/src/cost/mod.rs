@@ -1,26 +1,24 @@
 //! The choice of algorithm and protocol for each size, and its time.
 //!
-//! In reading order: this file, [`forest`], [`transfers`], [`json`].
+//! In reading order: this file, [`forest`], [`transfers`], `page`.
 
 pub mod forest;
-pub mod json;
+mod page;
 pub mod transfers;
 
-use std::ops::RangeInclusive;
-
 use plan::cost::choose::AlgorithmProtocol;
-use plan::cost::{
-    Calls, CostModel, Estimate, NoChoice, OperationChoice, TunedOperation, WindowChoice,
-};
-use plan::{Algorithm, CostTable, GraphKind, Plan};
-use planner::cost::{AlphaBeta, CostProfile, Scheme};
-use planner::{NcclVersion, Planned};
+use plan::cost::{Calls, Candidate, NoChoice, TunedOperation, WindowChoice, WindowMethod};
+use plan::{Algorithm, CostTable, GraphKind, NcclVersion, Plan, Setting, SlowHosts};
+use planner::Planned;
+use planner::cost::{AlphaBeta, CostProfile};
 use program::{Collective, Protocol};
+use serde::Serialize;
 
+use crate::JsonSchema;
 use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
+use crate::report::Report;
 use forest::ForestCost;
-pub use json::CostReport;
 use transfers::Transfers;
 
 /// A question about costs.
@@ -36,8 +34,8 @@ pub struct CostQuestion {
     pub algorithms: Vec<Algorithm>,
     /// Only these protocols; none: all.
     pub protocols: Vec<Protocol>,
-    /// Also algorithms that NCCL does not have, by the α–β model.
-    pub alpha_beta: bool,
+    /// Also bandwidth and latency of every algorithm and protocol.
+    pub table: bool,
 }
 
 /// A job with its costs.
@@ -55,58 +53,134 @@ pub struct PricedJob {
     pub measured: Option<(MeasuredLinks, CostTable)>,
 }
 
-/// The times of a size on measured links, µs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MeasuredTimes {
-    /// Of what NCCL takes.
-    pub taken: f32,
-    /// The fastest of what NCCL compares, and its time.
-    pub fastest: (AlgorithmProtocol, f32),
+/// Which algorithm and protocol NCCL takes for which size, and the predicted time.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CostReport {
+    /// Names of the machines.
+    pub name: String,
+    /// Hosts of the job.
+    pub hosts: u32,
+    /// Ranks of the job.
+    pub ranks: u64,
+    /// The hosts that slow the job.
+    pub slow_hosts: Vec<SlowHosts>,
+    /// The cost profile.
+    pub profile: String,
+    /// NCCL's settings that were given and can change a decision.
+    pub settings: Vec<Setting>,
+    /// The calls; absent for a single sum of 32-bit numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallsReport>,
+    /// The measured links; absent if none were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredLinks>,
+    /// The collectives that were asked for.
+    pub collectives: Vec<CollectiveCosts>,
+    /// Bandwidth and latency of every algorithm and protocol, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<CostTable>,
+    /// The job.
+    #[serde(skip)]
+    pub job: PricedJob,
 }
 
-/// The choice for a size, with its time.
-#[derive(Debug)]
-pub struct SizeCost {
-    /// Size of the whole message, bytes.
-    pub bytes: u64,
-    /// The choice, or why there is none.
-    pub choice: Result<OperationChoice, NoChoice>,
-    /// Equal calls of this size in a group.
-    pub calls: u32,
-    /// The choice where the buffers are symmetric windows.
-    pub window: Option<WindowChoice>,
-    /// The channels that each call really uses.
-    pub spread: Vec<RangeInclusive<u32>>,
-    /// Everything that NCCL compares, in its order, with the times, µs.
-    pub candidates: Vec<(AlgorithmProtocol, f32)>,
-    /// The times on measured links, if there are any.
-    pub measured: Option<MeasuredTimes>,
+/// The calls.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CallsReport {
+    /// Equal calls in one group.
+    pub number: u32,
+    /// The type of the elements.
+    pub data_type: String,
+    /// How they are reduced.
+    pub reduction: String,
+    /// How the buffers are registered.
+    pub registration: String,
 }
 
 /// One collective.
-#[derive(Debug)]
-pub struct Sweep {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CollectiveCosts {
     /// The collective.
     pub collective: Collective,
-    /// The choice for each size.
-    pub sizes: Vec<SizeCost>,
-    /// The algorithms of the α–β model for each size, bytes, fastest first.
-    pub schemes: Vec<(u64, Vec<Estimate<Scheme>>)>,
-    /// The costs of the plan's trees, if it has any.
-    pub forest: Option<ForestCost>,
+    /// The choice for each size; empty if NCCL makes the collective of point-to-point transfers.
+    pub sizes: Vec<SizeCosts>,
     /// The transfers of which NCCL makes the collective.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transfers: Option<Transfers>,
+    /// The costs of the plan's trees, if it has any.
+    #[serde(skip)]
+    forest: Option<ForestCost>,
 }
 
-/// The costs of a job's collectives.
-#[derive(Debug)]
-pub struct CostAnswer {
-    /// The job.
-    pub job: PricedJob,
-    /// The calls.
-    pub calls: Calls,
-    /// The collectives.
-    pub sweeps: Vec<Sweep>,
+/// The choice for a size.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SizeCosts {
+    /// Size of the whole message.
+    pub bytes: u64,
+    /// The algorithm or the protocol differs from that of the size before.
+    pub changed: bool,
+    /// The second fastest choice.
+    pub runner_up: Option<Candidate>,
+    /// Everything that NCCL compares, in its order.
+    pub candidates: Vec<Candidate>,
+    /// Why nothing is taken.
+    pub refused: Option<String>,
+    /// The choice where the buffers are symmetric windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowReport>,
+    /// The times on measured links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredTimes>,
+    /// NCCL's choice.
+    #[serde(flatten)]
+    pub choice: Option<Choice>,
+}
+
+/// The times on measured links.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct MeasuredTimes {
+    /// Of what NCCL takes, µs.
+    pub time_us: f64,
+    /// The fastest of what NCCL compares.
+    pub fastest: Candidate,
+}
+
+/// The choice for symmetric windows.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WindowReport {
+    /// The kernel, under NCCL's name; `copy engines` without one.
+    pub kernel: String,
+    /// Its thread blocks.
+    pub blocks: u32,
+    /// Predicted time, µs; NCCL's model has none for copy engines.
+    pub time_us: Option<f64>,
+}
+
+/// NCCL's choice.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Choice {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Channels that a call uses.
+    pub channels: u32,
+    /// The first and the last channel of each call of a group.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spread: Vec<[u32; 2]>,
+    /// Threads of each channel.
+    pub threads: u32,
+    /// Predicted time, µs.
+    pub time_us: f64,
+    /// Message bytes per time, GB/s.
+    pub algorithm_bandwidth_gbps: Option<f64>,
+    /// Bandwidth that nccl-tests call bus bandwidth, GB/s.
+    pub bus_bandwidth_gbps: Option<f64>,
+}
+
+impl Report for CostReport {
+    const FORMAT: &'static str = "topo-cost";
+    const VERSION: u32 = 3;
 }
 
 /// Why there are no costs.
@@ -115,9 +189,9 @@ pub enum CostError {
     /// The plan was made without costs.
     #[error("{0} is a plan without a cost table; expected one that was written with its costs")]
     NoTable(String),
-    /// The α–β model has no figures.
-    #[error("{0} has no ring channels, from which the α–β model takes its figures")]
-    NoRings(String),
+    /// No collective has a choice at any size.
+    #[error("{0}: {1}")]
+    NothingToChoose(String, NoChoice),
     /// The plan contradicts itself.
     #[error(transparent)]
     Plan(#[from] plan::Error),
@@ -168,8 +242,8 @@ impl PricedJob {
         times.retain(|(choice, _)| compared.contains(choice));
         let fastest = times.iter().min_by(|one, other| one.1.total_cmp(&other.1));
         Some(MeasuredTimes {
-            taken: times.iter().find(|it| it.0 == taken)?.1,
-            fastest: *fastest?,
+            time_us: times.iter().find(|it| it.0 == taken)?.1.into(),
+            fastest: (*fastest?).into(),
         })
     }
 
@@ -185,7 +259,7 @@ impl PricedJob {
         let ring = common.and_then(|common| common.graph(GraphKind::Ring));
         let alpha_beta = ring.and_then(|ring| {
             let profile = CostProfile::of(version);
-            AlphaBeta::of_ring(costs.job.ranks, costs.job.nodes, &ring.into(), &profile)
+            AlphaBeta::of_ring(costs.job.nodes, &ring.into(), &profile)
         });
         Ok(Self {
             name,
@@ -199,101 +273,134 @@ impl PricedJob {
     /// Prices collectives.
     ///
     /// # Errors
-    /// The α–β model is asked for, and the job has no rings.
-    pub fn ask(mut self, question: &CostQuestion) -> Result<CostAnswer, CostError> {
+    /// No collective has a choice at any size, nor is made of transfers.
+    pub fn ask(mut self, question: &CostQuestion) -> Result<CostReport, CostError> {
         let (algorithms, protocols) = (&question.algorithms, &question.protocols);
         self.costs.entries.retain(|entry| {
             (algorithms.is_empty() || algorithms.contains(&entry.algorithm))
                 && (protocols.is_empty() || protocols.contains(&entry.protocol))
         });
-        let schemes = self.alpha_beta.filter(|_| question.alpha_beta);
-        if question.alpha_beta && schemes.is_none() {
-            return Err(CostError::NoRings(self.name));
+        let mut refusal = None;
+        let mut collectives = Vec::new();
+        for collective in &question.collectives {
+            collectives.push(self.collective(*collective, question, &mut refusal)?);
         }
-        let collectives = question.collectives.iter();
-        let sweeps = collectives.map(|it| self.sweep(*it, question, schemes.as_ref()));
-        let sweeps = sweeps.collect::<Result<_, _>>()?;
-        Ok(CostAnswer {
-            calls: question.calls,
-            sweeps,
+        let chosen = |it: &CollectiveCosts| {
+            it.transfers.is_some() || it.sizes.iter().any(|size| size.choice.is_some())
+        };
+        if let Some(problem) =
+            refusal.filter(|_| !question.table && !collectives.iter().any(chosen))
+        {
+            return Err(CostError::NothingToChoose(self.name, problem));
+        }
+        for found in &mut collectives {
+            if !Collective::TUNED.contains(&found.collective) {
+                found.sizes.clear();
+            }
+        }
+        let calls = (question.calls != Calls::ONE).then(|| CallsReport {
+            number: question.calls.number,
+            data_type: question.calls.data_type.to_string(),
+            reduction: question.calls.reduction.to_string(),
+            registration: question.calls.registration.to_string(),
+        });
+        let measured = self.measured.as_ref();
+        Ok(CostReport {
+            name: self.name.clone(),
+            hosts: self.plan.request.hosts,
+            ranks: self.plan.rank_count(),
+            slow_hosts: self.plan.slow_hosts(),
+            profile: self.costs.profile.clone(),
+            settings: self.plan.settings.clone(),
+            calls,
+            measured: measured.map(|it| it.0.clone()),
+            collectives,
+            table: question.table.then(|| self.costs.clone()),
             job: self,
         })
     }
 
-    fn sweep(
+    fn collective(
         &self,
         collective: Collective,
         question: &CostQuestion,
-        schemes: Option<&AlphaBeta>,
-    ) -> Result<Sweep, CostError> {
-        let sizes = &question.sizes;
-        let size = |bytes: &u64| {
+        refusal: &mut Option<NoChoice>,
+    ) -> Result<CollectiveCosts, CostError> {
+        let mut sizes: Vec<SizeCosts> = Vec::new();
+        for bytes in &question.sizes {
             let operation = TunedOperation {
                 collective,
                 bytes: *bytes,
                 calls: question.calls,
             };
-            let choice = self.costs.choose_for(&operation);
-            let spread = choice.as_ref().ok();
-            let spread = spread.map(|choice| self.costs.spread(choice));
-            let taken = choice.as_ref().ok();
-            let taken = taken.map(|choice| (choice.algorithm, choice.protocol));
-            SizeCost {
-                bytes: *bytes,
-                measured: taken.and_then(|taken| self.measured_times(&operation, taken)),
-                calls: question.calls.number,
-                window: self.costs.window_choice(&operation),
-                choice,
-                spread: spread.unwrap_or_default(),
-                candidates: self.costs.candidates(&operation),
-            }
-        };
-        let fastest_first = |model: &AlphaBeta, bytes: u64| {
-            let mut estimates = model.estimates(collective, bytes);
-            estimates.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
-            (bytes, estimates)
-        };
-        let schemes = schemes.map(|model| sizes.iter().map(|it| fastest_first(model, *it)));
+            let mut size = self.size(&operation, refusal);
+            let taken = |it: &SizeCosts| {
+                let choice = it.choice.as_ref();
+                choice.map(|choice| (choice.algorithm, choice.protocol))
+            };
+            let before = sizes.last();
+            size.changed = before.is_some_and(|before| taken(before) != taken(&size));
+            sizes.push(size);
+        }
         let model = self.alpha_beta.as_ref();
-        Ok(Sweep {
+        Ok(CollectiveCosts {
             collective,
-            sizes: sizes.iter().map(size).collect(),
-            schemes: schemes.map_or_else(Vec::new, Iterator::collect),
+            sizes,
             forest: ForestCost::of(&self.plan, collective),
-            transfers: Transfers::of(&self.plan, model, collective, sizes)?,
+            transfers: Transfers::of(&self.plan, model, collective, &question.sizes)?,
         })
     }
-}
 
-impl CostAnswer {
-    /// Why no collective has a choice at any size; `None` if one has, is made of transfers, or the
-    /// α–β model judges it.
-    pub fn refusal(&self) -> Option<&NoChoice> {
-        let all = || self.sweeps.iter().flat_map(|sweep| &sweep.sizes);
-        let mut sweeps = self.sweeps.iter();
-        let judged = sweeps.any(|it| !it.schemes.is_empty() || it.transfers.is_some());
-        if judged || all().any(|size| size.choice.is_ok()) {
-            return None;
+    fn size(&self, operation: &TunedOperation, refusal: &mut Option<NoChoice>) -> SizeCosts {
+        let choice = self.costs.choose_for(operation);
+        let refused = choice.as_ref().err();
+        if refusal.is_none() {
+            *refusal = refused.copied();
         }
-        all().next()?.choice.as_ref().err()
+        let taken = choice.as_ref().ok();
+        SizeCosts {
+            bytes: operation.bytes,
+            changed: false,
+            runner_up: taken.and_then(|taken| taken.runner_up),
+            candidates: {
+                let compared = self.costs.candidates(operation).into_iter();
+                compared.map(Candidate::from).collect()
+            },
+            refused: refused.map(ToString::to_string),
+            window: self.costs.window_choice(operation).map(WindowReport::of),
+            measured: taken
+                .and_then(|it| self.measured_times(operation, (it.algorithm, it.protocol))),
+            choice: taken.map(|taken| {
+                let spread = self.costs.spread(taken);
+                let most = spread.iter().map(|it| it.clone().count() as u32).max();
+                Choice {
+                    algorithm: taken.algorithm,
+                    protocol: taken.protocol,
+                    channels: most.unwrap_or(0),
+                    spread: match &spread[..] {
+                        [] | [_] => Vec::new(),
+                        calls => calls.iter().map(|it| [*it.start(), *it.end()]).collect(),
+                    },
+                    threads: taken.warps * 32,
+                    time_us: taken.time_us.into(),
+                    algorithm_bandwidth_gbps: taken.algorithm_bandwidth,
+                    bus_bandwidth_gbps: taken.bus_bandwidth,
+                }
+            }),
+        }
     }
 }
 
-impl SizeCost {
-    /// Channels that a call uses, at most.
-    pub fn used_channels(&self) -> u32 {
-        let calls = self.spread.iter().cloned();
-        calls.map(|it| it.count() as u32).max().unwrap_or(0)
-    }
-}
-
-impl Sweep {
-    /// Whether algorithm or protocol differ from those at the size before.
-    pub fn changes(&self, at: usize) -> bool {
-        let choice = |index: usize| {
-            let choice = self.sizes.get(index)?.choice.as_ref().ok()?;
-            Some((choice.algorithm, choice.protocol))
+impl WindowReport {
+    fn of(choice: WindowChoice) -> Self {
+        let (kernel, blocks) = match choice.method {
+            WindowMethod::Kernel { kernel, blocks } => (kernel.name(), blocks),
+            WindowMethod::CopyEngines => ("copy engines", 0),
         };
-        at > 0 && choice(at) != choice(at - 1)
+        Self {
+            kernel: kernel.to_owned(),
+            blocks,
+            time_us: choice.time_us,
+        }
     }
 }

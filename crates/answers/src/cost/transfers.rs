@@ -3,9 +3,15 @@
 //!
 //! NCCL has no model for the time. The estimate takes the bandwidth of its rings.
 
+use std::fmt;
+
 use plan::{Common, Connection, Error, GraphKind, NcclVersion, Plan};
 use planner::cost::AlphaBeta;
+use program::size::short;
 use program::{Collective, Protocol};
+use serde::{Serialize, Serializer};
+
+use crate::JsonSchema;
 
 /// Chunks of a buffer.
 const STEPS: u64 = 8;
@@ -14,7 +20,7 @@ const STEPS: u64 = 8;
 const PEERS_PER_BATCH: u32 = 8;
 
 /// Point-to-point transfers of a job.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Transfers {
     /// Channels.
     pub channels: u32,
@@ -24,35 +30,52 @@ pub struct Transfers {
     pub order: Vec<u32>,
     /// Above so many ranks two ranks have fewer channels between them, and how many; `None` if they
     /// do not get fewer by ranks.
+    #[serde(
+        rename = "fewer_beyond_ranks",
+        serialize_with = "ranks_alone",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u32>"))]
     pub fewer_beyond: Option<(u32, u32)>,
     /// What is taken for each size.
     pub sizes: Vec<TransferSize>,
 }
 
 /// Transfers of one size.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct TransferSize {
     /// Size of the whole message of a rank, bytes.
     pub bytes: u64,
     /// Bytes for one peer.
     pub pair_bytes: u64,
     /// To a rank of the same node.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<PairTransfer>,
     /// To a rank of another node.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<PairTransfer>,
     /// The expected time, µs; `None` without rings.
     pub time_us: Option<f64>,
 }
 
 /// A transfer between two ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PairTransfer {
     /// Channels that it uses.
     pub channels: u32,
     /// LL or Simple.
     pub protocol: Protocol,
     /// Bytes of a chunk in the buffer.
+    #[serde(rename = "chunk_bytes")]
     pub chunk: u64,
+}
+
+impl fmt::Display for PairTransfer {
+    /// `4 × Simple, 512K`: channels, protocol and chunk.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (channels, protocol) = (self.channels, self.protocol);
+        write!(f, "{channels} × {protocol}, {}", short(self.chunk))
+    }
 }
 
 impl Transfers {
@@ -224,6 +247,14 @@ impl TransferSize {
         let batches = peers.div_ceil(at_once.max(1));
         Some(model.alpha_us() * f64::from(batches) + local.max(remote) / 1e3)
     }
+}
+
+/// Writes the number of ranks beyond which pairs have fewer channels.
+fn ranks_alone<S: Serializer>(
+    beyond: &Option<(u32, u32)>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    beyond.map(|(ranks, _)| ranks).serialize(serializer)
 }
 
 /// A length as a kernel is told it: its first four bits that count.

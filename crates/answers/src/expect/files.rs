@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use program::Collective;
 
-use super::{Expectations, SizeExpectation};
+use super::{ExpectReport, SizeExpectation};
 
 /// A file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum FileError {
 }
 
 /// The largest size of the all-reduce with a floor, GB/s.
-fn largest(answer: &Expectations) -> Result<(u64, f64), FileError> {
+fn largest(answer: &ExpectReport) -> Result<(u64, f64), FileError> {
     let mut all = answer.collectives.iter();
     let reduced = all.find(|it| it.collective == Collective::AllReduce);
     let sizes = &reduced.ok_or(FileError::NoAllReduce)?.sizes;
@@ -51,7 +51,7 @@ fn largest(answer: &Expectations) -> Result<(u64, f64), FileError> {
 }
 
 fn floor(size: &SizeExpectation) -> Option<(u64, f64)> {
-    Some((size.bytes, size.expected?.floor_gbps()))
+    Some((size.bytes, size.floor_gbps?))
 }
 
 impl AcceptanceFile {
@@ -59,13 +59,13 @@ impl AcceptanceFile {
     ///
     /// # Errors
     /// No size has a floor, or the file is of another kind of job.
-    pub fn of(self, answer: &Expectations) -> Result<String, FileError> {
+    pub fn of(self, answer: &ExpectReport) -> Result<String, FileError> {
         let floors =
-            |it: &super::CollectiveExpectations| it.sizes.iter().any(|it| it.expected.is_some());
+            |it: &super::CollectiveExpectations| it.sizes.iter().any(|it| it.floor_gbps.is_some());
         if !answer.collectives.iter().any(floors) {
             return Err(FileError::NoFloors);
         }
-        let hosts = answer.job.plan.request.hosts;
+        let hosts = answer.hosts;
         if hosts > 1 && matches!(self, Self::Nhc | Self::Slurm) {
             return Err(FileError::SeveralHosts { hosts });
         }
@@ -79,16 +79,15 @@ impl AcceptanceFile {
 }
 
 /// The sentence at the head of each file, behind its mark of a comment.
-fn head(answer: &Expectations) -> String {
-    let job = &answer.job;
-    let (hosts, ranks) = (job.plan.request.hosts, job.plan.rank_count());
+fn head(answer: &ExpectReport) -> String {
+    let (hosts, ranks) = (answer.hosts, answer.ranks);
     format!(
         "# Floors of topo expect for {}, hosts: {hosts}, ranks: {ranks}: bus bandwidths, GB/s.\n",
-        job.name.replace(['\n', '\r'], " ")
+        answer.name.replace(['\n', '\r'], " ")
     )
 }
 
-fn aicr(answer: &Expectations) -> Result<String, FileError> {
+fn aicr(answer: &ExpectReport) -> Result<String, FileError> {
     let (_, gbps) = largest(answer)?;
     Ok(format!(
         "{}validation:\n  performance:\n    checks:\n      - nccl-all-reduce-bw\n    constraints:\n      \
@@ -98,7 +97,7 @@ fn aicr(answer: &Expectations) -> Result<String, FileError> {
 }
 
 /// A script that measures the largest size on the GPUs of one host.
-fn script(template: &str, answer: &Expectations) -> Result<String, FileError> {
+fn script(template: &str, answer: &ExpectReport) -> Result<String, FileError> {
     let (bytes, gbps) = largest(answer)?;
     let values = [
         // The first one brings others.
@@ -106,7 +105,7 @@ fn script(template: &str, answer: &Expectations) -> Result<String, FileError> {
         ("@HEAD@", head(answer)),
         ("@VISIBLE@", visible(answer)),
         ("@BYTES@", bytes.to_string()),
-        ("@GPUS@", answer.job.plan.rank_count().to_string()),
+        ("@GPUS@", answer.ranks.to_string()),
         ("@FLOOR@", format!("{gbps:.0}")),
     ];
     Ok(filled(template, &values))
@@ -119,8 +118,8 @@ fn filled(template: &str, values: &[(&str, String)]) -> String {
 }
 
 /// The line that lets CUDA see only the job's GPUs; nothing where they are the first ones.
-fn visible(answer: &Expectations) -> String {
-    let machine = answer.job.plan.machines.first();
+fn visible(answer: &ExpectReport) -> String {
+    let machine = answer.plan.machines.first();
     let gpus = machine.iter().flat_map(|it| &it.gpus);
     let mut devices: Vec<i32> = gpus.map(|it| it.dev).collect();
     devices.sort_unstable();
@@ -136,7 +135,7 @@ fn visible(answer: &Expectations) -> String {
     }
 }
 
-fn pytest(answer: &Expectations) -> String {
+fn pytest(answer: &ExpectReport) -> String {
     let mut floors = String::new();
     for collective in &answer.collectives {
         for (bytes, gbps) in collective.sizes.iter().filter_map(floor) {
@@ -147,7 +146,7 @@ fn pytest(answer: &Expectations) -> String {
     }
     let values = [
         ("@HEAD@", head(answer)),
-        ("@RANKS@", answer.job.plan.rank_count().to_string()),
+        ("@RANKS@", answer.ranks.to_string()),
         ("@FLOORS@", floors),
     ];
     filled(include_str!("gates/judge.py"), &values)

@@ -1,21 +1,23 @@
 //! Bandwidths that a healthy machine reaches, for its acceptance: of collectives as nccl-tests
 //! measures them, and of pairs of GPUs.
 //!
-//! In reading order: this file, [`files`], [`json`].
+//! In reading order: this file, [`files`], `page`.
 
 pub mod files;
-pub mod json;
+mod page;
 
-use plan::cost::OperationChoice;
+use plan::{Algorithm, Plan, Setting};
 use planner::Planned;
 use planner::explain::NodeNames;
-use program::Collective;
+use program::{Collective, Protocol};
 use records::results::published::{Expected, RUNS};
 use records::results::starts::ExpectedStart;
+use serde::Serialize;
 use topology::NodeId;
 
-use crate::cost::{CostAnswer, CostError, CostQuestion, PricedJob};
-pub use json::ExpectReport;
+use crate::JsonSchema;
+use crate::cost::{CostError, CostQuestion, CostReport, PricedJob, SizeCosts};
+use crate::report::Report;
 
 /// Sizes that are expected if none are named, bytes: those of acceptance tests, 256 MiB to 8 GiB.
 pub const SIZES: [u64; 6] = [256 << 20, 512 << 20, 1 << 30, 2 << 30, 4 << 30, 8 << 30];
@@ -23,21 +25,45 @@ pub const SIZES: [u64; 6] = [256 << 20, 512 << 20, 1 << 30, 2 << 30, 4 << 30, 8 
 /// Most GPUs whose pairs are listed.
 const MOST_GPUS: usize = 256;
 
-/// The expectations of a job.
-#[derive(Debug)]
-pub struct Expectations {
-    /// The job with its costs.
-    pub job: PricedJob,
+/// Bandwidths that a healthy machine reaches.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ExpectReport {
+    /// Names of the machines.
+    pub name: String,
+    /// Hosts of the job.
+    pub hosts: u32,
+    /// Ranks of the job.
+    pub ranks: u64,
+    /// The version as which it is planned, as the name of its cost profile.
+    pub profile: String,
+    /// NCCL's settings that were given and can change a decision.
+    pub settings: Vec<Setting>,
     /// The collectives.
     pub collectives: Vec<CollectiveExpectations>,
-    /// The pairs of GPUs of the first machine; `None` of a plan, and of more than 256 GPUs.
+    /// The published runs from which they come.
+    pub sources: Vec<Published>,
+    /// The bandwidths between GPUs of the first machine; null of a plan, and of very many GPUs.
     pub pairs: Option<Pairs>,
-    /// The time that communicators need to start; `None` if no start of such a job is published.
-    pub start: Option<ExpectedStart>,
+    /// The time that communicators need to start; null if no start of such a job is published.
+    pub start: Option<Start>,
+    /// The plan.
+    #[serde(skip)]
+    pub plan: Plan,
+}
+
+/// The time that communicators need to start.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Start {
+    /// The least and the most of the published starts, seconds.
+    pub seconds: [f64; 2],
+    /// The same for further communicators of a process, which load no kernels, seconds.
+    pub further_seconds: [f64; 2],
+    /// The starts.
+    pub like: Vec<Published>,
 }
 
 /// The expectations of a collective.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CollectiveExpectations {
     /// The collective.
     pub collective: Collective,
@@ -46,23 +72,49 @@ pub struct CollectiveExpectations {
 }
 
 /// The expectation of one size.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SizeExpectation {
-    /// NCCL's choice, with the bus bandwidth that its model predicts.
-    pub choice: OperationChoice,
     /// Size of the whole message, bytes.
     pub bytes: u64,
-    /// What a healthy machine reaches; `None` below the sizes of published runs.
-    pub expected: Option<Expected>,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Bus bandwidth that NCCL's model predicts, GB/s.
+    pub predicted_gbps: Option<f64>,
+    /// Bus bandwidth of a healthy machine, GB/s; null below the sizes of published runs.
+    pub expected_gbps: Option<f64>,
+    /// The least bus bandwidth of a healthy machine, GB/s.
+    pub floor_gbps: Option<f64>,
+    /// The published run that is most like the job.
+    pub like: Option<&'static str>,
+    /// The run has GPUs of the same generation, joined alike, and the size.
+    pub alike: bool,
 }
 
-/// The bandwidths between GPUs on which NCCL counts.
-#[derive(Debug)]
+/// A published run or start.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Published {
+    /// Its machine.
+    pub name: &'static str,
+    /// Where it is published.
+    pub source: &'static str,
+}
+
+/// Bandwidths between GPUs.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Pairs {
     /// Names of the GPUs.
     pub gpus: Vec<String>,
-    /// From each GPU to each other one: the type of the path, and GB/s in one direction.
-    pub paths: Vec<Vec<(&'static str, f32)>>,
+    /// From each GPU to each one, GB/s in one direction, as NCCL counts on them; null to itself.
+    pub gbps: Vec<Vec<Option<f32>>>,
+    /// The types of the paths.
+    pub types: Vec<Vec<Option<&'static str>>>,
+}
+
+impl Report for ExpectReport {
+    const FORMAT: &'static str = "topo-expect";
+    const VERSION: u32 = 1;
 }
 
 /// Why there are no expectations.
@@ -79,7 +131,7 @@ pub enum ExpectError {
     Cost(#[from] CostError),
 }
 
-impl Expectations {
+impl ExpectReport {
     /// The expectations of a job.
     ///
     /// # Errors
@@ -93,44 +145,64 @@ impl Expectations {
         if let Some(transfers) = question.collectives.iter().find(of_transfers) {
             return Err(ExpectError::Transfers(*transfers));
         }
-        let CostAnswer { job, sweeps, .. } = job.ask(question)?;
-        let collectives = sweeps.into_iter().map(|sweep| CollectiveExpectations {
-            collective: sweep.collective,
-            sizes: sweep
-                .sizes
-                .into_iter()
-                .filter_map(|size| {
-                    let choice = size.choice.ok()?;
-                    let predicted = (size.bytes, choice.bus_bandwidth?);
-                    Some(SizeExpectation {
-                        expected: Expected::of(
-                            &job.costs.job,
-                            (sweep.collective, choice.algorithm),
-                            predicted,
-                        ),
-                        bytes: size.bytes,
-                        choice,
-                    })
-                })
-                .collect(),
-        });
-        Ok(Self {
-            collectives: collectives.collect(),
-            pairs: planned.and_then(Pairs::of),
-            start: ExpectedStart::of(&job.costs.job, job.plan.request.hosts),
-            job,
-        })
-    }
-
-    /// Sources of the runs from which the expectations come, in the order of [`RUNS`].
-    pub fn sources(&self) -> Vec<(&'static str, &'static str)> {
-        let sizes = || self.collectives.iter().flat_map(|it| &it.sizes);
-        let is_used = |name| {
-            let mut all = sizes().filter_map(|it| it.expected);
-            all.any(|it| it.run.name == name)
+        let CostReport {
+            job, collectives, ..
+        } = job.ask(question)?;
+        let size = |collective, size: SizeCosts| {
+            let choice = size.choice?;
+            let predicted = (size.bytes, choice.bus_bandwidth_gbps?);
+            let way = (collective, choice.algorithm);
+            let expected = Expected::of(&job.costs.job, way, predicted);
+            Some(SizeExpectation {
+                bytes: size.bytes,
+                algorithm: choice.algorithm,
+                protocol: choice.protocol,
+                predicted_gbps: choice.bus_bandwidth_gbps,
+                expected_gbps: expected.map(|it| it.bus_gbps),
+                floor_gbps: expected.map(|it| it.floor_gbps()),
+                like: expected.map(|it| it.run.name),
+                alike: expected.is_some_and(|it| it.is_alike),
+            })
         };
+        let collectives = collectives.into_iter().map(|costs| CollectiveExpectations {
+            collective: costs.collective,
+            sizes: {
+                let sizes = costs.sizes.into_iter();
+                sizes.filter_map(|it| size(costs.collective, it)).collect()
+            },
+        });
+        let collectives: Vec<_> = collectives.collect();
+        let sizes = || collectives.iter().flat_map(|it| &it.sizes);
+        let is_used = |name: &str| sizes().any(|it| it.like == Some(name));
         let used = RUNS.iter().filter(|run| is_used(run.name));
-        used.map(|run| (run.name, run.source)).collect()
+        let sources = used.map(|run| Published {
+            name: run.name,
+            source: run.source,
+        });
+        let start = ExpectedStart::of(&job.costs.job, job.plan.request.hosts);
+        Ok(Self {
+            sources: sources.collect(),
+            collectives,
+            pairs: planned.and_then(Pairs::of),
+            start: start.map(|start| Start {
+                seconds: start.seconds,
+                further_seconds: start.further,
+                like: {
+                    let like = start.like.iter();
+                    like.map(|it| Published {
+                        name: it.name,
+                        source: it.source,
+                    })
+                    .collect()
+                },
+            }),
+            name: job.name,
+            hosts: job.plan.request.hosts,
+            ranks: job.plan.rank_count(),
+            profile: job.plan.profile.clone(),
+            settings: job.plan.settings.clone(),
+            plan: job.plan,
+        })
     }
 }
 
@@ -146,12 +218,14 @@ impl Pairs {
         gpus.sort_unstable();
         let names = NodeNames::new(system);
         let row = |from: NodeId| {
-            let to = gpus.iter();
-            to.map(|(_, to)| (table.kind(from, *to).name(), table.bw(from, *to)))
-                .collect()
+            let to = gpus.iter().map(|(_, to)| *to);
+            let path = |to| (to != from).then(|| (table.bw(from, to), table.kind(from, to).name()));
+            to.map(|to| path(to).unzip()).unzip()
         };
+        let (gbps, types) = gpus.iter().map(|(_, from)| row(*from)).unzip();
         Some(Self {
-            paths: gpus.iter().map(|(_, from)| row(*from)).collect(),
+            gbps,
+            types,
             gpus: gpus
                 .iter()
                 .map(|(_, node)| names.label(*node).to_owned())
@@ -163,16 +237,12 @@ impl Pairs {
     /// in both directions.
     pub fn kinds(&self) -> Vec<(&'static str, f32, usize)> {
         let mut kinds: Vec<(&'static str, f32, usize)> = Vec::new();
-        for (from, row) in self.paths.iter().enumerate() {
-            for (to, (kind, gbps)) in row.iter().enumerate() {
-                if from == to {
-                    continue;
-                }
-                let known = kinds.iter_mut().find(|it| it.0 == *kind && it.1 == *gbps);
-                match known {
-                    Some((.., count)) => *count += 1,
-                    None => kinds.push((kind, *gbps, 1)),
-                }
+        let types = self.types.iter().flatten().flatten();
+        for (kind, gbps) in types.zip(self.gbps.iter().flatten().flatten()) {
+            let known = kinds.iter_mut().find(|it| it.0 == *kind && it.1 == *gbps);
+            match known {
+                Some((.., count)) => *count += 1,
+                None => kinds.push((kind, *gbps, 1)),
             }
         }
         kinds.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));

@@ -130,7 +130,7 @@ pub(super) fn of(set: &PlannedSet, calls: Calls) -> Result<Crossovers, &'static 
     let (ring, ranks, job) = (ring.ok_or(no_costs)?, costs.job.ranks, &costs.job);
     let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
     let profile = CostProfile::of(version);
-    let model = AlphaBeta::of_ring(ranks, job.nodes, &ring.into(), &profile).ok_or(no_costs)?;
+    let model = AlphaBeta::of_ring(job.nodes, &ring.into(), &profile).ok_or(no_costs)?;
     let (alpha, beta) = (model.alpha_us(), 1.0 / (1000.0 * model.bandwidth()));
     let others = f64::from(ranks - 1);
     let once = |bytes: u64| alpha + others * bytes as f64 * beta;

@@ -4,7 +4,7 @@ use crate::JsonSchema;
 use serde::Serialize;
 
 use super::Export;
-use crate::measured::MeasuredLinksReport;
+use crate::measured::MeasuredLinks;
 use crate::report::Report;
 
 /// The files of an export.
@@ -22,7 +22,7 @@ pub struct ExportReport {
     pub left_out: Vec<LeftOut>,
     /// The measured links that the choices count with; absent if they are NCCL's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub measured: Option<MeasuredLinksReport>,
+    pub measured: Option<MeasuredLinks>,
 }
 
 /// A file.

@@ -298,7 +298,7 @@ impl FabricView {
         }
         self.simulated = Some(format!(
             "{collective} of {}, leaf switches {oversubscription}:1 oversubscribed",
-            records::results::size::short(size),
+            program::size::short(size),
         ));
         Ok(())
     }

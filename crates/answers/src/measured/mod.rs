@@ -3,11 +3,11 @@
 //!
 //! In reading order: this file, [`observe`] (measurements as transfers over links), [`fit`]
 //! (capacities of links), [`share`], [`steps`] (time of a step by latencies), [`price`] (NCCL's
-//! decisions on these links), [`json`].
+//! decisions on these links), [`page`].
 
 pub mod fit;
-pub mod json;
 pub mod observe;
+pub mod page;
 pub mod price;
 pub mod share;
 pub mod steps;
@@ -18,75 +18,113 @@ use plan::{PlannedLink, PlannedLinks};
 use planner::{Planned, View};
 use records::Measurements;
 use records::latency::Latencies;
+use serde::Serialize;
 use topology::{BusId, LinkId, LinkType, NodeId, NodeType, System};
 
+use crate::JsonSchema;
 use fit::{Capacity, Class, Fit};
-pub use json::MeasuredLinksReport;
 use observe::Observations;
 pub use price::OnMeasured;
 pub use steps::MeasuredStep;
 
-/// The links of a machine, as measurements show them.
-#[derive(Debug, Clone)]
+/// The links of the machine, as measurements show them.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct MeasuredLinks {
     /// The file with the measurements.
     pub source: String,
-    /// The links that transfers crossed, both directions together, in the machine's order.
+    /// The links that measured transfers crossed, each direction behind the other, in the machine's
+    /// order.
     pub links: Vec<MeasuredLink>,
-    /// Links that every transfer crosses together: names of the links of each group, and the
-    /// capacity of the least, GB/s.
-    pub in_series: Vec<(Vec<String>, f64)>,
-    /// Links of which at least one limits some transfers, and which one cannot be told: names, and
-    /// the least and the most of what they show, GB/s.
-    pub joint: Vec<(Vec<String>, f64, f64)>,
+    /// Links that every transfer crosses together: only the least of their capacities is known.
+    pub in_series: Vec<LinksInSeries>,
+    /// Links of which at least one limits some transfers, and which one cannot be told.
+    pub not_separable: Vec<JointLinks>,
     /// What the capacities say of each measurement.
     pub checks: Vec<Check>,
-    /// Remarks: what of the file was not used.
+    /// What of the file was not used, and what no capacity of a link explains.
     pub notes: Vec<String>,
-    /// The time of a step over these links, if latencies were measured, once a job is priced.
-    pub step: Option<MeasuredStep>,
+    /// The time of a step with Simple, if latencies were measured, once a job is priced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simple_step: Option<MeasuredStep>,
+    #[serde(skip)]
     latencies: Option<Latencies>,
+    #[serde(skip)]
     bandwidths: BTreeMap<LinkId, f32>,
 }
 
-/// A link.
-#[derive(Debug, Clone, PartialEq)]
+/// A link in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredLink {
-    /// Its ends.
-    pub ends: [String; 2],
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
     /// Its type.
-    pub kind: LinkType,
-    /// From the first end to the second, and back.
-    pub directions: [Option<MeasuredDirection>; 2],
-}
-
-/// One direction of a link.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MeasuredDirection {
+    pub kind: &'static str,
     /// What NCCL takes it for, GB/s.
-    pub stated: f32,
-    /// What measurements say.
-    pub capacity: Capacity,
-    /// The group of links in series, by its place in [`MeasuredLinks::in_series`].
-    pub series: Option<u32>,
+    pub nccl_gbps: f32,
+    /// What was seen, GB/s.
+    pub measured_gbps: f64,
+    /// What the seen bandwidth is.
+    pub certainty: CapacityKind,
+    /// Its place in `not_separable`; null if it can be told apart.
+    pub not_separable: Option<u32>,
+    /// Its place in `in_series`; null if some transfer crosses it alone.
+    pub in_series: Option<u32>,
     /// The bandwidth that is used, GB/s: what was seen; for a link that never was the limit what
     /// NCCL takes it for, if that is more.
-    pub used: f32,
+    pub used_gbps: f32,
 }
 
-/// What the capacities say of one matrix, or of the totals of a file.
-#[derive(Debug, Clone, PartialEq)]
+/// What a seen bandwidth is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapacityKind {
+    /// The link limits transfers, and nothing else can.
+    Known,
+    /// The link or another of `not_separable` is the limit.
+    OneOf,
+    /// The link never limits a transfer.
+    AtLeast,
+}
+
+/// Links in series.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LinksInSeries {
+    /// The links.
+    pub links: Vec<String>,
+    /// The capacity of the least of them, GB/s.
+    pub gbps: f64,
+}
+
+/// Links that cannot be told apart.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct JointLinks {
+    /// The links.
+    pub links: Vec<String>,
+    /// The least that one of them shows, GB/s.
+    pub least_gbps: f64,
+    /// The most that one of them shows, GB/s.
+    pub most_gbps: f64,
+}
+
+/// What the capacities say of a measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
     /// The test.
     pub test: String,
     /// Values.
     pub values: usize,
-    /// Half of the values are within this share of what the capacities give.
-    pub median: f64,
-    /// The value that is farthest off: which, measured, and what the capacities give, GB/s.
-    pub worst: (String, f64, f64),
     /// Whether capacities were fitted to it.
     pub fitted: bool,
+    /// Half of the values are within this share of what the capacities give.
+    pub median_error: f64,
+    /// The value that is farthest off.
+    pub worst: String,
+    /// What was measured there, GB/s.
+    pub worst_measured_gbps: f64,
+    /// What the capacities give there, GB/s.
+    pub worst_expected_gbps: f64,
 }
 
 /// Why measurements cannot be used for a job.
@@ -167,10 +205,10 @@ impl MeasuredLinks {
             source: measurements.name.clone(),
             links: Vec::new(),
             in_series: Vec::new(),
-            joint: Vec::new(),
+            not_separable: Vec::new(),
             checks: observed.checks(&fit),
             notes: observed.notes.clone(),
-            step: None,
+            simple_step: None,
             latencies: measurements.latencies.clone(),
             bandwidths: BTreeMap::new(),
         };
@@ -187,18 +225,12 @@ impl MeasuredLinks {
 
     /// The links as a plan keeps them.
     pub fn in_plan(&self) -> PlannedLinks {
-        let links = self.links.iter().flat_map(|link| {
-            let ends = [[0, 1], [1, 0]].into_iter().zip(&link.directions);
-            ends.filter_map(|([from, to], direction)| {
-                let found = (*direction)?;
-                Some(PlannedLink {
-                    from: link.ends[from].clone(),
-                    to: link.ends[to].clone(),
-                    kind: link.kind.name().to_owned(),
-                    nccl_gbps: found.stated,
-                    used_gbps: found.used,
-                })
-            })
+        let links = self.links.iter().map(|link| PlannedLink {
+            from: link.from.clone(),
+            to: link.to.clone(),
+            kind: link.kind.to_owned(),
+            nccl_gbps: link.nccl_gbps,
+            used_gbps: link.used_gbps,
         });
         PlannedLinks {
             source: self.source.clone(),
@@ -217,7 +249,10 @@ impl MeasuredLinks {
             let number = self.in_series.len() as u32;
             series.extend(class.links.iter().map(|link| (*link, number)));
             let names = names(&mut [class].into_iter());
-            self.in_series.push((names, class.capacity.gbps()));
+            self.in_series.push(LinksInSeries {
+                links: names,
+                gbps: class.capacity.gbps(),
+            });
         }
         for set in &fit.joint {
             let mut classes = set.iter().map(|it| &fit.classes[*it as usize]);
@@ -225,44 +260,46 @@ impl MeasuredLinks {
             let (least, most) = shown.fold((f64::MAX, 0.0), |(least, most): (f64, f64), it| {
                 (least.min(it), most.max(it))
             });
-            self.joint.push((names(&mut classes), least, most));
+            self.not_separable.push(JointLinks {
+                links: names(&mut classes),
+                least_gbps: least,
+                most_gbps: most,
+            });
         }
-        let mut rows: Vec<(NodeId, NodeId, MeasuredLink)> = Vec::new();
+        // The ends and the type of a link, and what is known of its directions.
+        type Row = ((NodeId, NodeId), LinkType, Vec<MeasuredLink>);
+        let mut rows: Vec<Row> = Vec::new();
         for link in (0..system.link_count() as u32).map(LinkId) {
             let Some(class) = fit.class(link.0) else {
                 continue;
             };
             let stated = system.link(link).bw;
             let seen = class.capacity.gbps() as f32;
-            let used = match class.capacity {
-                Capacity::AtLeast(_) => stated.max(seen),
-                _ => seen,
+            let (certainty, not_separable, used) = match class.capacity {
+                Capacity::Known(_) => (CapacityKind::Known, None, seen),
+                Capacity::OneOf { set, .. } => (CapacityKind::OneOf, Some(set), seen),
+                Capacity::AtLeast(_) => (CapacityKind::AtLeast, None, stated.max(seen)),
             };
             self.bandwidths.insert(link, used);
-            let found = Some(MeasuredDirection {
-                stated,
-                capacity: class.capacity,
-                series: series.get(&link.0).copied(),
-                used,
-            });
             let ((from, to), kind) = (system.ends(link), system.link(link).kind);
-            let back = rows.iter_mut().find(|row| {
-                (row.0, row.1, row.2.kind) == (to, from, kind) && row.2.directions[1].is_none()
-            });
-            match back {
-                Some((_, _, row)) => row.directions[1] = found,
-                None => rows.push((
-                    from,
-                    to,
-                    MeasuredLink {
-                        ends: [0, 1].map(|at| end(system, link, at)),
-                        kind,
-                        directions: [found, None],
-                    },
-                )),
+            let found = MeasuredLink {
+                from: end(system, link, 0),
+                to: end(system, link, 1),
+                kind: kind.name(),
+                nccl_gbps: stated,
+                measured_gbps: class.capacity.gbps(),
+                certainty,
+                not_separable,
+                in_series: series.get(&link.0).copied(),
+                used_gbps: used,
+            };
+            let back = |row: &&mut Row| row.0 == (to, from) && row.1 == kind && row.2.len() == 1;
+            match rows.iter_mut().find(back) {
+                Some(row) => row.2.push(found),
+                None => rows.push(((from, to), kind, vec![found])),
             }
         }
-        self.links = rows.into_iter().map(|row| row.2).collect();
+        self.links = rows.into_iter().flat_map(|row| row.2).collect();
     }
 }
 

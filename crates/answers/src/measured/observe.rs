@@ -362,12 +362,16 @@ impl Observations {
             let off = |it: &(String, f64, f64)| (it.1 / it.2.max(f64::MIN_POSITIVE) - 1.0).abs();
             values.sort_by(|one, other| off(one).total_cmp(&off(other)));
             let median = values.get(values.len() / 2).map_or(0.0, off);
+            let count = values.len();
+            let (worst, worst_measured_gbps, worst_expected_gbps) = values.pop()?;
             Some(Check {
                 test: compared.test.clone(),
-                values: values.len(),
-                median,
-                worst: values.pop()?,
+                values: count,
                 fitted: compared.fitted,
+                median_error: median,
+                worst,
+                worst_measured_gbps,
+                worst_expected_gbps,
             })
         };
         self.compared.iter().filter_map(check).collect()

@@ -54,7 +54,7 @@ impl OnMeasured {
             }
         };
         let mut profile = profile.clone();
-        links.step = links.latencies.as_ref().and_then(|latencies| {
+        links.simple_step = links.latencies.as_ref().and_then(|latencies| {
             let step = MeasuredStep::of(planned, latencies, &profile)?;
             step.apply(&mut profile);
             Some(step)

@@ -10,7 +10,10 @@ use planner::Planned;
 use planner::cost::CostProfile;
 use program::Protocol;
 use records::latency::Latencies;
+use serde::Serialize;
 use topology::PathType;
+
+use crate::JsonSchema;
 
 /// What a message with Simple takes where nothing lies between its ends, µs: barriers of its
 /// threads, the poll, loads and stores. Measured between two blocks of an H200
@@ -22,12 +25,15 @@ const HANDOVER_US: f64 = 1.6;
 const CROSSINGS: f64 = 3.0;
 
 /// A step with Simple inside a host.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredStep {
     /// Mean latency of a write over a hop of the rings, µs.
     pub hop_us: f64,
     /// What NCCL takes a step of a ring for, µs.
-    pub stated_us: f64,
+    pub nccl_us: f64,
+    /// The time that is used, µs: NCCL's where that is less than the parts together, because they
+    /// are an upper limit (each waits for the one before).
+    pub used_us: f64,
 }
 
 impl MeasuredStep {
@@ -60,21 +66,13 @@ impl MeasuredStep {
             PathType::Nvl => &steps.nvlink,
             _ => &steps.pci,
         };
+        let hop_us = sum / f64::from(count);
+        let nccl_us = steps.ring[Protocol::Simple as usize];
         (count > 0).then(|| Self {
-            hop_us: sum / f64::from(count),
-            stated_us: steps.ring[Protocol::Simple as usize],
+            hop_us,
+            nccl_us,
+            used_us: by_parts(hop_us).min(nccl_us),
         })
-    }
-
-    /// What a step takes by its parts, µs.
-    fn by_parts(&self) -> f64 {
-        HANDOVER_US + CROSSINGS * self.hop_us
-    }
-
-    /// The time that is used, µs: NCCL's where that is less, because the parts are an upper limit
-    /// (each waits for the one before).
-    pub fn used_us(&self) -> f64 {
-        self.by_parts().min(self.stated_us)
     }
 
     /// Gives a profile this time for steps inside a host.
@@ -83,8 +81,13 @@ impl MeasuredStep {
         for row in [&mut steps.nvlink, &mut steps.pci] {
             for steps in [&mut row.ring, &mut row.tree] {
                 let simple = &mut steps[Protocol::Simple as usize];
-                *simple = simple.min(self.by_parts());
+                *simple = simple.min(by_parts(self.hop_us));
             }
         }
     }
+}
+
+/// What a step takes by its parts, µs.
+fn by_parts(hop_us: f64) -> f64 {
+    HANDOVER_US + CROSSINGS * hop_us
 }

@@ -1,7 +1,7 @@
 //! The step of a rank as a picture: computation, and the calls of each group, over time.
 
-use draw::timeline::{Bar, Row, timeline};
-use records::results::size::short;
+use pages::draw::timeline::{Bar, Row, timeline};
+use program::size::short;
 use workload::{Call, Workload};
 
 use super::StepAnswer;

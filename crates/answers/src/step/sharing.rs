@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use draw::traffic::loads;
+use pages::draw::traffic::loads;
 use plan::GraphKind;
 use planner::{HostPlan, Planned};
 use program::Collective;

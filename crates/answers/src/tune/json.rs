@@ -213,12 +213,12 @@ impl TuneReport {
     /// The report, with the files that were written, and what libraries made of them.
     pub fn of(answer: &TuneAnswer, files: Option<ExportReport>, checks: Vec<LibraryCheck>) -> Self {
         let plan = answer.now.plan();
-        let bounds = answer.bound.iter().flat_map(|it| &it.rows);
+        let bounds = answer.bound.iter().flat_map(|it| &it.bounds);
         let bounds = bounds.map(|row| BoundJson {
             operation: row.operation,
-            bound_gbps: row.bound,
-            nccl_gbps: row.nccl,
-            trees_gbps: row.reached,
+            bound_gbps: row.bound_gbps,
+            nccl_gbps: row.nccl_gbps,
+            trees_gbps: row.reached_gbps,
         });
         Self {
             name: answer.name.clone(),

@@ -24,7 +24,7 @@ use planner::{Error, Job, Planned, Settings};
 use program::Collective;
 
 use crate::better_rings::line;
-use crate::bound::{BoundAnswer, BoundQuestion, bound};
+use crate::bound::{BoundQuestion, BoundReport, bound};
 use crate::export::PlannedSet;
 use crate::names;
 pub use gain::{BarSource, CollectiveGains, Gain};
@@ -94,7 +94,7 @@ pub struct TuneAnswer {
     /// The job as NCCL plans it now.
     pub now: Planned,
     /// The most that any schedule reaches; `None` for one rank.
-    pub bound: Option<BoundAnswer>,
+    pub bound: Option<BoundReport>,
     /// NCCL's rings and the best that were found, or why none were searched.
     pub rings: Result<RingSearch, NoRings>,
     /// Everything that was tried.
@@ -267,7 +267,7 @@ pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
 }
 
 /// The bounds of a job, with trees where they can be worth it if it is small; `None` for one rank.
-fn bound_of(planned: &Planned) -> Option<BoundAnswer> {
+fn bound_of(planned: &Planned) -> Option<BoundReport> {
     let with_trees = |collective, trees| {
         let question = BoundQuestion {
             collective,
@@ -280,12 +280,14 @@ fn bound_of(planned: &Planned) -> Option<BoundAnswer> {
     if planned.job.layout().ranks() > MOST_RANKS_WITH_TREES {
         return Some(answer);
     }
-    for row in &mut answer.rows {
-        let can_gain = row.nccl.is_some_and(|nccl| row.bound > nccl * WORTH_TREES);
+    for row in &mut answer.bounds {
+        let can_gain = row
+            .nccl_gbps
+            .is_some_and(|nccl| row.bound_gbps > nccl * WORTH_TREES);
         if can_gain && has_trees(row.operation) {
             let operation = row.operation;
             let found = with_trees(Some(collective(operation)), true);
-            let found = found.into_iter().flat_map(|it| it.rows);
+            let found = found.into_iter().flat_map(|it| it.bounds);
             if let Some(found) = found.into_iter().find(|it| it.operation == operation) {
                 *row = found;
             }

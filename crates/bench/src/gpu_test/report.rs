@@ -6,7 +6,7 @@ use crate::figures::{gbps, micros};
 use crate::gpu_test::JsonSchema;
 use answers::report::Report;
 use program::Collective;
-use records::results::size::short;
+use program::size::short;
 use serde::{Deserialize, Serialize};
 
 /// From here on a table shows bandwidth instead of time, bytes.

@@ -33,7 +33,6 @@ Examples:
   topo cost topology.xml --calls 8             eight calls of a size in one group, and their channels
   topo cost topology.xml --window symmetric    kernels for registered windows, and what they gain
   topo cost topology.xml --window symmetric --cta-policy zero   all-gathers by copy engines
-  topo cost topology.xml --alpha-beta          algorithms that NCCL does not have, by the α–β model
   topo cost topology.xml --memory              what a communicator allocates, and what runs out first
   topo cost topology.xml --hosts 2 --memory --groups 8,2:8 --peers
                                                tensor and data parallelism, with transfers
@@ -153,7 +152,7 @@ impl DiffArguments {
 pub(crate) struct MemoryArguments {
     /// Show the memory, channels, connections and multicast slots of communicators that call the
     /// collectives, instead of sizes
-    #[arg(long, conflicts_with_all = ["table", "alpha_beta", "algorithm", "protocol", "cta_policy", "profile"])]
+    #[arg(long, conflicts_with_all = ["table", "algorithm", "protocol", "cta_policy", "profile"])]
     pub memory: bool,
     /// The job's communicators by ranks and the distance between them, such as 8,16:8 [default: one
     /// of all ranks]
@@ -177,7 +176,7 @@ pub(crate) struct CostArguments {
     #[command(flatten)]
     pub job: JobArguments,
     /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; all-to-all
-    /// and send-recv, which NCCL makes of transfers; with --alpha-beta also gather, scatter
+    /// and send-recv, which NCCL makes of transfers
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all-reduce")]
     pub collective: Vec<Collectives>,
     /// Message sizes: 64K, a list 1M,8M or a range 1K..8G
@@ -207,9 +206,6 @@ pub(crate) struct CostArguments {
     /// Show bandwidth and latency of every algorithm and protocol instead of sizes
     #[arg(long)]
     pub table: bool,
-    /// Also predict algorithms that NCCL does not have, with the α–β model
-    #[arg(long)]
-    pub alpha_beta: bool,
     #[command(flatten)]
     pub measured: MeasuredArguments,
     #[command(flatten)]

@@ -1,17 +1,14 @@
 //! `topo cost`: which algorithm and protocol is taken for which size, and how long that takes.
 
 mod memory;
-mod page;
-mod transfers;
 
 use std::path::Path;
 
-use answers::cost::{CostQuestion, CostReport, PricedJob};
+use answers::cost::{CostQuestion, PricedJob};
 use anyhow::{Context, Result, anyhow, bail};
 use planner::Job;
 use planner::cost::CostProfile;
 use planner::cost::profile::built_in_toml;
-use program::Collective;
 
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
@@ -25,8 +22,6 @@ use answers::report;
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;
-
-pub(crate) use page::head;
 
 pub(crate) fn run(
     arguments: &CostArguments,
@@ -43,22 +38,9 @@ pub(crate) fn run(
     }
     let (job, notes) = read(arguments, environment, output)?;
     let answer = job.ask(&question(arguments)?)?;
-    // Without any choice for any collective there is no page.
-    if !arguments.table
-        && let Some(problem) = answer.refusal()
-    {
-        let hint = if Collective::TUNED.contains(&problem.collective) {
-            ""
-        } else {
-            "; --alpha-beta judges it by the α–β model"
-        };
-        bail!("{}: {problem}{hint}", answer.job.name);
-    }
-    let look = environment.look();
-    output.text = match (arguments.form.format(), arguments.table) {
-        (TextOrJson::Text, false) => page::page(&answer, &notes, look),
-        (TextOrJson::Text, true) => page::table_page(&answer, &notes, look),
-        (TextOrJson::Json, table) => report::json(&CostReport::of(&answer, table))?,
+    output.text = match arguments.form.format() {
+        TextOrJson::Text => answer.page().notices(&notes).text(environment.look()),
+        TextOrJson::Json => report::json(&answer)?,
     };
     Ok(())
 }
@@ -72,7 +54,7 @@ fn question(arguments: &CostArguments) -> Result<CostQuestion> {
         calls: arguments.calls.calls(),
         algorithms: arguments.algorithm.clone(),
         protocols: arguments.protocol.clone(),
-        alpha_beta: arguments.alpha_beta,
+        table: arguments.table,
     })
 }
 

@@ -1,10 +1,8 @@
 //! `topo expect`: what nccl-tests should measure on a healthy machine, and files that check it.
 
-mod page;
-
 use answers::cost::{CostQuestion, PricedJob};
+use answers::expect::ExpectReport;
 use answers::expect::files::AcceptanceFile;
-use answers::expect::{ExpectReport, Expectations};
 use answers::report;
 use anyhow::{Result, anyhow};
 use planner::Job;
@@ -32,19 +30,19 @@ pub(crate) fn run(
     let mut notes = Vec::new();
     let answer = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, plan) => {
-            Expectations::of(PricedJob::of_plan(name, plan)?, None, &question)?
+            ExpectReport::of(PricedJob::of_plan(name, plan)?, None, &question)?
         }
         Sources::Machines(machines) => {
             let settings = read_settings(&arguments.job.variables, environment, output)?;
             let job: Job = job::job(machines, &arguments.job, environment, output)?;
             let planned = job::plan_job(&job, &settings, output)?;
             notes.extend(warnings(&settings));
-            Expectations::of(PricedJob::of(&planned, None), Some(&planned), &question)?
+            ExpectReport::of(PricedJob::of(&planned, None), Some(&planned), &question)?
         }
     };
     output.text = match arguments.format() {
-        ExpectFormat::Text => page::page(&answer, &notes, environment.look()),
-        ExpectFormat::Json => report::json(&ExpectReport::of(&answer))?,
+        ExpectFormat::Text => answer.page().notices(&notes).text(environment.look()),
+        ExpectFormat::Json => report::json(&answer)?,
         ExpectFormat::Aicr => AcceptanceFile::Aicr.of(&answer)?,
         ExpectFormat::Nhc => AcceptanceFile::Nhc.of(&answer)?,
         ExpectFormat::Slurm => AcceptanceFile::Slurm.of(&answer)?,

@@ -7,7 +7,6 @@ mod sets;
 use std::path::Path;
 
 use answers::export::{ExportError, ExportReport, PlannedSet, export};
-use answers::measured::MeasuredLinksReport;
 use answers::report;
 use anyhow::{Result, bail};
 use plan::cost::Calls;
@@ -26,7 +25,7 @@ pub(crate) fn run(
     let sets = sets::planned(arguments, environment, output)?;
     let calls = arguments.element.calls();
     let done = ExportReport {
-        measured: sets.measured.as_ref().map(MeasuredLinksReport::of),
+        measured: sets.measured.clone(),
         ..write(&sets.all, &arguments.dir, arguments.channels, calls, output)?
     };
     output.text = match arguments.form.format() {

@@ -1,8 +1,9 @@
 //! Names of a machine's GPUs and NICs, with their host where the machine has several.
 
-use answers::names::{few, host_of_gpu, number_of_gpu};
+pub(crate) use answers::head::{hosts_in_words, machines};
 pub(crate) use answers::names::{gpu_name, net_name};
-use plan::{HostRange, Plan, PlannedMachine};
+use answers::names::{host_of_gpu, number_of_gpu};
+use plan::PlannedMachine;
 
 use super::{Look, group, ranges, wrap};
 
@@ -104,44 +105,4 @@ pub(crate) fn equal_hosts(visits: &[(u32, String)]) -> Vec<String> {
         false => format!("host{first}-{last}: {text}"),
     };
     runs.iter().map(name).collect()
-}
-
-/// Hosts of a job: `0-2,4`.
-pub(crate) fn hosts(ranges: &[HostRange]) -> String {
-    let mut sorted = ranges.to_vec();
-    sorted.sort_by_key(|range| range.first);
-    let mut merged: Vec<HostRange> = Vec::new();
-    for range in sorted {
-        match merged.last_mut() {
-            Some(before) if before.last.checked_add(1) == Some(range.first) => {
-                before.last = range.last;
-            }
-            _ => merged.push(range),
-        }
-    }
-    let one = |range: &HostRange| match range.last - range.first {
-        0 => range.first.to_string(),
-        1 => format!("{},{}", range.first, range.last),
-        _ => format!("{}-{}", range.first, range.last),
-    };
-    merged.iter().map(one).collect::<Vec<_>>().join(",")
-}
-
-/// `host 3`, `hosts 0-2,4`.
-pub(crate) fn hosts_in_words(ranges: &[HostRange]) -> String {
-    let hosts = hosts(ranges);
-    let word = match hosts.contains(['-', ',']) {
-        true => "hosts",
-        false => "host",
-    };
-    format!("{word} {hosts}")
-}
-
-/// The hosts that are some machines of a job, and the machines' names.
-pub(crate) fn machines(plan: &Plan, members: &[usize]) -> (Vec<HostRange>, String) {
-    let machines = members.iter().filter_map(|it| plan.machines.get(*it));
-    (
-        members.iter().flat_map(|it| plan.hosts_of(*it)).collect(),
-        few(machines.map(|it| it.name.as_str()), ", "),
-    )
 }

@@ -1,7 +1,7 @@
 //! The part of one rank, on a page.
 
 use answers::names::processors;
-use plan::cost::{CostModel, doubling};
+use plan::cost::doubling;
 use plan::expand::{ChannelView, PeerLink};
 use plan::{Expansion, NetEnd, Plan, PlannedMachine, RankView};
 use program::Collective;

@@ -1,5 +1,6 @@
-//! The version of NCCL that decides.
+//! The version of NCCL that decides, as text.
 
+pub(crate) use answers::head::version as profile_words;
 use plan::{NcclVersion, Plan};
 
 use super::Look;
@@ -17,12 +18,4 @@ pub(crate) fn of_profile(profile: &str, look: Look) -> String {
 /// The version of a plan in words.
 pub(crate) fn of_plan(plan: &Plan) -> String {
     profile_words(&plan.profile)
-}
-
-/// The version of a profile in words.
-pub(crate) fn profile_words(profile: &str) -> String {
-    match NcclVersion::of_profile(profile) {
-        Some(version) => version.name().to_owned(),
-        None => profile.to_owned(),
-    }
 }

@@ -122,7 +122,7 @@ fn channels(answer: &TuneAnswer, kind: GraphKind) -> Option<String> {
 
 /// The bounds of two collectives, with NCCL's share.
 fn bound(answer: &TuneAnswer) -> Option<String> {
-    let rows = answer.bound.as_ref()?.rows.iter();
+    let rows = answer.bound.as_ref()?.bounds.iter();
     let wanted = rows.filter(|row| {
         matches!(
             row.operation,
@@ -136,11 +136,11 @@ fn bound(answer: &TuneAnswer) -> Option<String> {
                 operation => operation.name(),
             };
             let share = row
-                .nccl
-                .map(|it| format!("{:.0} %", 100.0 * it / row.bound));
+                .nccl_gbps
+                .map(|it| format!("{:.0} %", 100.0 * it / row.bound_gbps));
             format!(
                 "{name} {:.1} GB/s, NCCL states {}",
-                row.bound,
+                row.bound_gbps,
                 or_dash(share)
             )
         })
@@ -378,9 +378,9 @@ fn times_or_equal(gain: f64) -> String {
 
 /// Trees that reach more than NCCL's plan, which NCCL cannot take.
 fn trees(answer: &TuneAnswer) -> Option<String> {
-    let rows = answer.bound.as_ref()?.rows.iter();
+    let rows = answer.bound.as_ref()?.bounds.iter();
     let better = rows.filter_map(|row| {
-        let (reached, nccl) = (row.reached?, row.nccl?);
+        let (reached, nccl) = (row.reached_gbps?, row.nccl_gbps?);
         (reached > nccl * WORTH_TREES)
             .then(|| format!("{} {reached:.1} GB/s, NCCL {nccl:.1}", row.operation.name()))
     });

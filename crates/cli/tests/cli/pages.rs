@@ -55,10 +55,7 @@ mod deep {
 fn prices_and_differences_fit_the_page() {
     let (h100, dgx_1v) = ("topologies/dgx-h100", "topologies/dgx-1v");
     for width in [80, 100] {
-        fits(
-            width,
-            &["cost", h100, "--collective", "all", "--alpha-beta"],
-        );
+        fits(width, &["cost", h100, "--collective", "all"]);
         fits(width, &["cost", dgx_1v, "--table"]);
         fits(width, &["diff", "--each-failure", dgx_1v]);
         fits(width, &["diff", dgx_1v, h100]);
@@ -77,12 +74,11 @@ fn no_word_of_a_table_is_broken() {
     let plan = folder.path().join("plan.json").display().to_string();
     let quiet = ["--hosts", "2", "--format", "quiet", "-o", &plan];
     ok(&[&["plan", h100][..], &quiet].concat());
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 13] = [
         &["plan", h100, "--hosts", "2"],
         &["plan", h100, "--explain"],
         &["plan", dgx_1v, "--connections"],
         &["cost", h100, "--collective", "all"],
-        &["cost", h100, "--alpha-beta"],
         &["cost", h100, "--table"],
         &["diff", "--each-failure", h100, "--hosts", "2"],
         &["diff", h100, dgx_1v],

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
+use crate::JsonSchema;
 use crate::algorithm::Algorithm;
-use crate::cost::model::{CostModel, Estimate};
 use crate::cost::operation::{DataType, Registration, TunedOperation};
 use crate::cost::table::CostTable;
 use program::{Collective, Protocol};
@@ -33,6 +35,28 @@ pub type AlgorithmProtocol = (Algorithm, Protocol);
 /// NVLS with its only protocol.
 const NVLS_SIMPLE: AlgorithmProtocol = (Algorithm::Nvls, Protocol::Simple);
 
+/// An algorithm and a protocol with their time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Candidate {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Predicted time, µs.
+    pub time_us: f64,
+}
+
+impl From<(AlgorithmProtocol, f32)> for Candidate {
+    fn from(((algorithm, protocol), time_us): (AlgorithmProtocol, f32)) -> Self {
+        let time_us = time_us.into();
+        Self {
+            algorithm,
+            protocol,
+            time_us,
+        }
+    }
+}
+
 /// The choice for an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperationChoice {
@@ -49,7 +73,7 @@ pub struct OperationChoice {
     /// Warps of 32 threads on each channel.
     pub warps: u32,
     /// The second best.
-    pub runner_up: Option<Estimate<AlgorithmProtocol>>,
+    pub runner_up: Option<Candidate>,
     /// Message bytes per time, GB/s; `None` if the time is 0.
     pub algorithm_bandwidth: Option<f64>,
     /// Bus bandwidth, GB/s, as nccl-tests reports it; `None` if the time is 0.
@@ -329,32 +353,10 @@ impl CostTable {
             time_us,
             channels,
             warps,
-            runner_up: second.map(|(choice, time)| Estimate {
-                choice,
-                time_us: f64::from(time),
-            }),
+            runner_up: second.map(Candidate::from),
             algorithm_bandwidth: self.algorithm_bandwidth(operation.all_bytes(), time),
             bus_bandwidth: self.bus_bandwidth(operation.collective, operation.all_bytes(), time),
         })
-    }
-}
-
-impl CostModel for CostTable {
-    type Choice = AlgorithmProtocol;
-
-    fn ranks(&self) -> u32 {
-        self.job.ranks
-    }
-
-    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<AlgorithmProtocol>> {
-        let candidates = self.candidates(&TunedOperation::new(collective, bytes));
-        candidates
-            .into_iter()
-            .map(|(choice, time)| Estimate {
-                choice,
-                time_us: f64::from(time),
-            })
-            .collect()
     }
 }
 

@@ -19,10 +19,10 @@ pub mod table;
 pub mod threads;
 pub mod window;
 
-pub use choose::{FP8_CC, NoChoice, OperationChoice};
+pub use choose::{Candidate, FP8_CC, NoChoice, OperationChoice};
 pub use chunk::{BufferTooSmall, Chunking};
 pub use kernel::WindowKernel;
-pub use model::{Best, CostModel, Estimate, Range, doubling};
+pub use model::{Range, doubling};
 pub use operation::{Calls, DataType, Registration, TunedOperation};
 pub use table::{
     CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,

@@ -1,73 +1,34 @@
-//! The interface of cost models.
+//! Sweeps over sizes.
 
 use program::Collective;
 
-/// The predicted time of one choice.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate<W> {
-    /// The algorithm, with a protocol if the model has one.
-    pub choice: W,
-    /// Predicted time, µs.
-    pub time_us: f64,
-}
+use super::choose::AlgorithmProtocol;
+use super::{CostTable, TunedOperation};
 
-/// The fastest choice and the next one.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Best<W> {
-    /// The fastest.
-    pub best: Estimate<W>,
-    /// The next one.
-    pub runner_up: Option<Estimate<W>>,
-}
-
-/// A range of sizes with the same best choice.
+/// A range of sizes with the same choice.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Range<W> {
+pub struct Range {
     /// Smallest of the sizes asked, bytes.
     pub from_bytes: u64,
     /// Largest of the sizes asked, bytes.
     pub to_bytes: u64,
-    /// The best choice; `None` if there is none.
-    pub choice: Option<W>,
+    /// The choice; `None` if there is none.
+    pub choice: Option<AlgorithmProtocol>,
 }
 
-/// A model of the time of collectives. Sizes are those of the whole message in bytes: for
-/// collectives that gather or scatter, all ranks' pieces together.
-pub trait CostModel {
-    /// The algorithm, with a protocol if the model has one.
-    type Choice: Copy + PartialEq;
-
-    /// Ranks of the communicator.
-    fn ranks(&self) -> u32;
-
-    /// Every choice for a collective; of equal times the first counts.
-    fn estimates(&self, collective: Collective, bytes: u64) -> Vec<Estimate<Self::Choice>>;
-
-    /// The fastest choice and the next one.
-    fn best(&self, collective: Collective, bytes: u64) -> Option<Best<Self::Choice>> {
-        let mut estimates = self.estimates(collective, bytes);
-        // The sort is stable, so the first of equals stays first.
-        estimates.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
-        let mut estimates = estimates.into_iter();
-        Some(Best {
-            best: estimates.next()?,
-            runner_up: estimates.next(),
-        })
-    }
-
-    /// The best choice for each of the sizes, which must ascend. Neighbors with the same choice are
-    /// one range.
-    fn sweep(
+impl CostTable {
+    /// The fastest choice for each of the sizes of the whole message, bytes, which must ascend.
+    /// Neighbors with the same choice are one range; of equal times the first counts.
+    pub fn sweep(
         &self,
         collective: Collective,
         sizes: impl IntoIterator<Item = u64>,
-    ) -> Vec<Range<Self::Choice>>
-    where
-        Self: Sized,
-    {
-        let mut ranges: Vec<Range<Self::Choice>> = Vec::new();
+    ) -> Vec<Range> {
+        let mut ranges: Vec<Range> = Vec::new();
         for bytes in sizes {
-            let choice = self.best(collective, bytes).map(|found| found.best.choice);
+            let candidates = self.candidates(&TunedOperation::new(collective, bytes));
+            let best = candidates.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+            let choice = best.map(|found| found.0);
             match ranges.last_mut() {
                 Some(last) if last.choice == choice => last.to_bytes = bytes,
                 _ => ranges.push(Range {
@@ -81,14 +42,14 @@ pub trait CostModel {
     }
 
     /// Message bytes per time, GB/s; `None` if the time is 0.
-    fn algorithm_bandwidth(&self, bytes: u64, time_us: f64) -> Option<f64> {
+    pub fn algorithm_bandwidth(&self, bytes: u64, time_us: f64) -> Option<f64> {
         (time_us > 0.0).then(|| bytes as f64 / time_us / 1000.0)
     }
 
     /// Bus bandwidth, GB/s, as nccl-tests reports it; `None` if the time is 0.
-    fn bus_bandwidth(&self, collective: Collective, bytes: u64, time_us: f64) -> Option<f64> {
+    pub fn bus_bandwidth(&self, collective: Collective, bytes: u64, time_us: f64) -> Option<f64> {
         let bandwidth = self.algorithm_bandwidth(bytes, time_us)?;
-        Some(bandwidth * collective.bus_factor(self.ranks()))
+        Some(bandwidth * collective.bus_factor(self.job.ranks))
     }
 }
 

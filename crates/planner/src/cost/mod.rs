@@ -7,8 +7,8 @@
 //!
 //! In reading order: [`inputs`], [`profile`] with its numbers in [`constants`] and its reader in
 //! [`read`], [`restrict`] (`NCCL_ALGO`, `NCCL_PROTO`), [`tables`] with `enable`, `bandwidth`,
-//! `latency`, `threads` and `windows` for its parts; [`alpha_beta`] judges the algorithms that NCCL
-//! does not have.
+//! `latency`, `threads` and `windows` for its parts; [`alpha_beta`], a model for what NCCL does not
+//! price.
 
 pub mod alpha_beta;
 mod bandwidth;
@@ -25,12 +25,12 @@ pub mod tables;
 mod threads;
 mod windows;
 
-pub use alpha_beta::{AlphaBeta, Scheme};
+pub use alpha_beta::AlphaBeta;
 pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 pub use latency::net_overhead_us;
 pub use plan::cost::{
-    Best, Calls, Chunking, CostEntry, CostModel, CostTable, DataType, Estimate, NoChoice, Off,
-    OperationChoice, Range, Registration, TunedOperation, WindowMethod, doubling,
+    Calls, Chunking, CostEntry, CostTable, DataType, NoChoice, Off, OperationChoice, Range,
+    Registration, TunedOperation, WindowMethod, doubling,
 };
 pub use profile::CostProfile;
 pub use read::CostProfileError;

@@ -3,8 +3,8 @@
 use crate::hopper::{graph, hopper};
 use plan::Algorithm;
 use planner::cost::{
-    self, AlphaBeta, CollnetInputs, CostModel, CostProfile, CostTable, GraphFigures, Inputs, Off,
-    RestrictError, TunedOperation, doubling,
+    self, CollnetInputs, CostProfile, CostTable, GraphFigures, Inputs, Off, RestrictError,
+    TunedOperation, doubling,
 };
 use planner::{NcclVersion, Rules, Settings};
 use program::{Collective, Protocol, Reduction};
@@ -417,20 +417,4 @@ fn another_profile_changes_the_choice() {
         .choose(Collective::AllReduce, 1 << 30)
         .expect("a choice");
     assert_eq!(choice.algorithm, Algorithm::Ring);
-}
-
-#[test]
-fn the_alpha_beta_model_answers_alike() {
-    let model =
-        AlphaBeta::of(&hopper(2), &CostProfile::of(NcclVersion::V2_30)).expect("there are rings");
-    let found = model.best(Collective::AllReduce, 64).expect("a scheme");
-    let best = found.best;
-    assert_eq!(best.choice.name(), "one-shot-mesh");
-    assert!(
-        found
-            .runner_up
-            .is_some_and(|second| second.time_us >= best.time_us)
-    );
-    let bus = model.bus_bandwidth(Collective::AllReduce, 64, best.time_us);
-    assert!(bus.is_some_and(|bus| bus > 0.0));
 }

@@ -5,8 +5,8 @@ use program::Collective;
 
 use crate::results::named::NamedColumns;
 use crate::results::program_name;
-use crate::results::size;
 use crate::results::values::{Damage, Row, Table};
+use program::size;
 
 /// Most ranks that a heading may name.
 const MOST_RANKS: u32 = 1 << 20;

@@ -37,7 +37,6 @@ pub mod program_name;
 pub mod published;
 pub mod row;
 pub mod shortfall;
-pub mod size;
 pub mod starts;
 pub mod values;
 

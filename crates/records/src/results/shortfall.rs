@@ -4,8 +4,8 @@ use crate::JsonSchema;
 use serde::Serialize;
 
 use crate::results::ladder::{Choice, ComparedRow, Step};
-use crate::results::size::short;
 use crate::results::values::Table;
+use program::size::short;
 
 /// Times longer than predicted times by this factor fall short.
 const SLOW: f64 = 1.25;

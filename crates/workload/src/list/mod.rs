@@ -146,7 +146,7 @@ impl Builder {
             Size::Number(bytes) => {
                 return Err(format!("{bytes} bytes; expected at least 1 in 63 bits"));
             }
-            Size::Text(text) => records::results::size::parse(text.trim())?,
+            Size::Text(text) => program::size::parse(text.trim())?,
         };
         let count = entry.count.unwrap_or(1);
         if !(1..=MOST_REPEATS).contains(&count) {

@@ -41,10 +41,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Smallest size, such as 8 or 1K
-    #[arg(long, default_value = "8", value_parser = records::results::size::parse)]
+    #[arg(long, default_value = "8", value_parser = program::size::parse)]
     begin: u64,
     /// Largest size
-    #[arg(long, default_value = "256M", value_parser = records::results::size::parse)]
+    #[arg(long, default_value = "256M", value_parser = program::size::parse)]
     end: u64,
     /// Factor from one size to the next
     #[arg(long, default_value_t = 4)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use draw::text::escape;
+use pages::draw::text::escape;
 use serde_json::json;
 use testkit::browser::Browser;
 

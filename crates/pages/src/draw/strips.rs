@@ -5,10 +5,10 @@ use plan::{Graph, GraphKind, Pattern};
 use planner::explain::NodeNames;
 use topology::{NodeId, NodeType, System};
 
-use crate::layout::Area;
-use crate::svg::Elements;
-use crate::text::{CHARACTER, SMALL_CHARACTER, gbps, shorten};
-use crate::traffic;
+use crate::draw::layout::Area;
+use crate::draw::svg::Elements;
+use crate::draw::text::{CHARACTER, SMALL_CHARACTER, gbps, shorten};
+use crate::draw::traffic;
 
 const CHIP: f64 = 34.0;
 const HEIGHT: f64 = 22.0;

@@ -3,7 +3,7 @@
 use planner::explain::{NodeNames, processor};
 use topology::{LinkId, LinkType, NodeData, NodeId, NodeType, System};
 
-use crate::text::{gbps, shorten};
+use crate::draw::text::{gbps, shorten};
 
 /// Longest label of a GPU or a port, characters; longer names end with an ellipsis.
 const LONGEST_LABEL: usize = 18;

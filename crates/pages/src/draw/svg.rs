@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::layout::Area;
-use crate::text::escape;
+use crate::draw::layout::Area;
+use crate::draw::text::escape;
 
 /// Colors and fonts of pictures and pages, for light and dark screens.
 pub const STYLE: &str = include_str!("style.css");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use planner::explain::NodeNames;
 use topology::{LinkId, LinkType, NodeId};
 
-use crate::picture::Marks;
+use crate::draw::picture::Marks;
 
 /// The nodes of `names` that `other` lacks by name, and the links that it lacks or that have
 /// another bandwidth there, marked by `class`.

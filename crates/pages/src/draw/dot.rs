@@ -5,7 +5,7 @@ use std::fmt::Write;
 use planner::explain::NodeNames;
 use topology::{LinkId, NodeId, NodeType};
 
-use crate::text::gbps;
+use crate::draw::text::gbps;
 
 /// The machine as an undirected graph in Graphviz's language: a node each, a link of both
 /// directions as one edge with its bandwidth in GB/s.

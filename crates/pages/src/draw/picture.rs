@@ -3,11 +3,11 @@
 use planner::explain::NodeNames;
 use topology::{Link, LinkId, LinkType, NodeId, NodeType, System};
 
-use crate::layout::{self, Area, Kind, Layout, MachineBox, Room};
-use crate::parts;
-use crate::svg::{COLORS, Curve, Elements};
-use crate::text::{SMALL_CHARACTER, gbps};
-use crate::traffic::Hop;
+use crate::draw::layout::{self, Area, Kind, Layout, MachineBox, Room};
+use crate::draw::parts;
+use crate::draw::svg::{COLORS, Curve, Elements};
+use crate::draw::text::{SMALL_CHARACTER, gbps};
+use crate::draw::traffic::Hop;
 
 /// Height of an NVSwitch, and of the room between it and the GPUs, pixels.
 const SWITCH: f64 = 26.0;

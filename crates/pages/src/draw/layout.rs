@@ -7,8 +7,8 @@
 
 use topology::{NodeId, NodeType, System};
 
-use crate::parts::{Host, Leaf, Part};
-use crate::text::CHARACTER;
+use crate::draw::parts::{Host, Leaf, Part};
+use crate::draw::text::CHARACTER;
 
 const BAR: f64 = 26.0;
 const CPU: f64 = 34.0;

@@ -1,8 +1,8 @@
 //! Spans of time as bars, a row for each group.
 
-use crate::layout::Area;
-use crate::svg::{COLORS, Elements};
-use crate::text::shorten;
+use crate::draw::layout::Area;
+use crate::draw::svg::{COLORS, Elements};
+use crate::draw::text::shorten;
 
 /// Width of the names of rows, pixels.
 const NAMES: f64 = 130.0;

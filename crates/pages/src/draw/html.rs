@@ -1,7 +1,7 @@
 //! Pages with pictures.
 
-use crate::svg::{STYLE, arrowheads};
-use crate::text::escape;
+use crate::draw::svg::{STYLE, arrowheads};
+use crate::draw::text::escape;
 
 /// A picture of a page, and its name.
 #[derive(Debug, Clone)]

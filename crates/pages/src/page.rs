@@ -1,0 +1,174 @@
+//! A page as data.
+
+use serde::Serialize;
+
+use crate::Table;
+
+/// How much a sentence matters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tone {
+    /// As the rest.
+    #[default]
+    Plain,
+    /// Of less importance.
+    Faint,
+    /// To notice.
+    Notice,
+}
+
+/// A page.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Page {
+    /// What it is about.
+    pub title: String,
+    /// What is said beside the title, with less importance.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub remark: String,
+    /// Its head.
+    pub fields: Vec<Field>,
+    /// What follows.
+    pub sections: Vec<Section>,
+}
+
+/// A line of a page's head.
+#[derive(Debug, Clone, Serialize)]
+pub struct Field {
+    /// Its name; empty where it goes on with the field before.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// How much it matters.
+    pub tone: Tone,
+}
+
+/// A part of a page.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Section {
+    /// Its title; empty for one that only adds to the page.
+    pub title: String,
+    /// What is said beside the title, with less importance.
+    pub remark: String,
+    /// What it holds.
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of a section.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "kind", content = "it", rename_all = "lowercase")]
+pub enum Block {
+    /// A table.
+    Table(Table),
+    /// A sentence or several; the width of the screen breaks it.
+    Text {
+        /// What it says.
+        text: String,
+        /// How much it matters.
+        tone: Tone,
+        /// What stands before its first line on a terminal.
+        #[serde(skip)]
+        first: &'static str,
+        /// What stands before the others.
+        #[serde(skip)]
+        later: &'static str,
+    },
+    /// Lines that stay as they are: a tree, a matrix.
+    Lines(String),
+}
+
+impl Field {
+    /// A field as important as the rest.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.into(),
+            tone: Tone::Plain,
+        }
+    }
+
+    /// A line without a name.
+    pub fn remark(tone: Tone, value: impl Into<String>) -> Self {
+        Self {
+            tone,
+            ..Self::new("", value)
+        }
+    }
+}
+
+impl Page {
+    /// A page without sections.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a field.
+    pub fn field(&mut self, name: &str, value: impl Into<String>) -> &mut Self {
+        self.fields.push(Field::new(name, value));
+        self
+    }
+
+    /// Adds lines to the head, each to notice.
+    pub fn notices(&mut self, notes: &[String]) -> &mut Self {
+        let notes = notes.iter().map(|it| Field::remark(Tone::Notice, it));
+        self.fields.extend(notes);
+        self
+    }
+
+    /// Adds a section, and returns it to be filled.
+    pub fn section(&mut self, title: impl Into<String>, remark: impl Into<String>) -> &mut Section {
+        self.sections.push(Section {
+            title: title.into(),
+            remark: remark.into(),
+            blocks: Vec::new(),
+        });
+        let last = self.sections.len() - 1;
+        &mut self.sections[last]
+    }
+}
+
+impl Section {
+    /// Adds a table.
+    pub fn table(&mut self, table: Table) -> &mut Self {
+        self.blocks.push(Block::Table(table));
+        self
+    }
+
+    fn add(&mut self, text: impl Into<String>, tone: Tone, later: &'static str) -> &mut Self {
+        self.blocks.push(Block::Text {
+            text: text.into(),
+            tone,
+            first: "  ",
+            later,
+        });
+        self
+    }
+
+    /// Adds sentences.
+    pub fn say(&mut self, text: impl Into<String>) -> &mut Self {
+        self.add(text, Tone::Plain, "  ")
+    }
+
+    /// Adds sentences whose lines after the first are indented further, as an item of a list.
+    pub fn item(&mut self, text: impl Into<String>) -> &mut Self {
+        self.add(text, Tone::Plain, "    ")
+    }
+
+    /// Adds sentences of less importance.
+    pub fn faint(&mut self, text: impl Into<String>) -> &mut Self {
+        self.add(text, Tone::Faint, "  ")
+    }
+
+    /// Adds sentences to notice.
+    pub fn notice(&mut self, text: impl Into<String>) -> &mut Self {
+        self.add(text, Tone::Notice, "  ")
+    }
+
+    /// Adds lines that stay as they are.
+    pub fn lines(&mut self, lines: impl Into<String>) -> &mut Self {
+        self.blocks.push(Block::Lines(lines.into()));
+        self
+    }
+}
