@@ -1,10 +1,14 @@
 //! Faults of machines, and their costs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::JsonSchema;
 use bounds::optimum::{self, Optimum};
-use findings::Finding;
+use findings::{Finding, Rule};
+use pages::numbers::or_dash;
+use pages::terminal::{Look, wrap};
+use pages::{Section, Table, row};
 use plan::certificate::Operation;
 use planner::rings::{self, Cost};
 use planner::{Job, Settings};
@@ -14,92 +18,108 @@ use topology::xml::Document;
 use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, GroupsError, PlanOrReason};
 use crate::report::Report;
-
-/// Findings with what they cost.
-#[derive(Debug, Default)]
-pub struct FindingReport {
-    /// The findings.
-    pub findings: Vec<PricedFinding>,
-}
+use crate::terminal::groups::{common_folder, files_of, page as groups_page};
 
 /// A finding with what it costs.
-#[derive(Debug)]
-pub struct PricedFinding {
-    /// The finding.
-    pub finding: Finding,
-    /// On the first of the files.
-    pub cost: Option<Cost>,
-    /// The files with this finding, where several were checked.
-    pub files: Vec<String>,
-}
-
-/// A finding.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct FindingRow {
+pub struct PricedFinding {
     /// The id of its rule, such as `T001`; ids never change.
-    id: String,
+    pub id: String,
     /// The problem, in a few words.
-    title: &'static str,
+    pub title: &'static str,
     /// The affected devices in short: the first, and the number of others.
-    device: String,
+    pub device: String,
     /// All affected devices.
-    devices: Vec<String>,
+    pub devices: Vec<String>,
     /// The value found.
-    seen: String,
+    pub seen: String,
     /// The expected value.
-    expected: String,
+    pub expected: String,
     /// Advice.
-    advice: String,
+    pub advice: String,
     /// Bandwidth lost by it; null if the planner cannot tell.
-    cost: Option<Cost>,
+    pub cost: Option<Cost>,
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
-    costs: Option<String>,
+    pub costs: Option<String>,
     /// The files with this finding, where several were checked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    files: Option<Vec<String>>,
+    pub files: Option<Vec<String>>,
+    /// Its rule.
+    #[serde(skip)]
+    pub rule: Rule,
 }
 
 /// Faults of machines.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DoctorReport {
-    findings: Vec<FindingRow>,
+    /// The findings.
+    pub findings: Vec<PricedFinding>,
     /// The files in groups of equal machines, where several were checked; the first group is the
     /// reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<Vec<GroupRow>>,
+    pub groups: Option<Vec<GroupRow>>,
     /// Collectives of which NCCL's plan for the machine reaches less than 70 % of what its links
     /// allow, where one machine was checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    limits: Vec<LimitRow>,
+    pub limits: Vec<LowShare>,
+    /// The same groups.
+    #[serde(skip)]
+    grouped: Option<Groups>,
 }
 
 /// A limit of a collective far below that of the machine's links.
 #[derive(Debug, Serialize, JsonSchema)]
-struct LimitRow {
+pub struct LowShare {
     /// The operation.
-    operation: Operation,
+    pub operation: Operation,
     /// No schedule has more bus bandwidth, GB/s.
-    bound_gbps: f64,
+    pub bound_gbps: f64,
     /// Bandwidth of NCCL's plan, GB/s.
-    nccl_gbps: f64,
+    pub nccl_gbps: f64,
     /// The border that data must cross.
-    border: String,
+    pub border: String,
+    /// The same in a sentence.
+    #[serde(skip)]
+    sentence: String,
 }
 
 /// Below this share of the bound a plan is reported.
 const LOW_SHARE: f64 = 0.7;
 
 /// The operations of which NCCL's plan for a machine reaches little.
-fn limits(document: &Arc<Document>, settings: &Settings) -> Vec<Optimum> {
+fn limits(document: &Arc<Document>, settings: &Settings) -> Vec<LowShare> {
     let job = Job::hosts(Arc::clone(document), 1);
     let Ok(planned) = planner::plan(&job, settings) else {
         return Vec::new();
     };
-    let mut all = optimum::of(&planned);
     // What switches that reduce reach is a matter of their efficiency, not of the machine.
-    all.retain(|it| it.share() < LOW_SHARE && it.operation != Operation::AllReduceInNetwork);
-    all
+    let is_low =
+        |it: &Optimum| it.share() < LOW_SHARE && it.operation != Operation::AllReduceInNetwork;
+    let low = optimum::of(&planned).into_iter().filter(is_low);
+    low.map(LowShare::of).collect()
+}
+
+impl LowShare {
+    fn of(it: Optimum) -> Self {
+        let links = it.limit.summary();
+        Self {
+            sentence: format!(
+                "NCCL's plan reaches {:.1} GB/s for {}, {} of the {:.1} GB/s that the links allow ({}{}{links}); topo \
+                 bound shows what trees reach, topo plan --explain why NCCL's search ends lower.",
+                it.nccl,
+                it.operation,
+                it.percent(),
+                it.bound,
+                it.limit.border,
+                if links.is_empty() { "" } else { ": " },
+            ),
+            operation: it.operation,
+            bound_gbps: it.bound,
+            nccl_gbps: it.nccl,
+            border: it.limit.border,
+        }
+    }
 }
 
 impl Report for DoctorReport {
@@ -107,25 +127,26 @@ impl Report for DoctorReport {
     const VERSION: u32 = 1;
 }
 
-impl FindingReport {
-    /// The findings for JSON.
-    pub fn rows(&self) -> Vec<FindingRow> {
-        let row = |priced: &PricedFinding| {
-            let finding = &priced.finding;
-            FindingRow {
-                id: finding.rule.id(),
-                title: finding.rule.title(),
-                device: finding.device(),
-                devices: finding.devices.clone(),
-                seen: finding.seen.clone(),
-                expected: finding.expected.clone(),
-                advice: finding.advice.clone(),
-                cost: priced.cost,
-                costs: priced.cost.as_ref().map(ToString::to_string),
-                files: Some(priced.files.clone()).filter(|files| !files.is_empty()),
-            }
-        };
-        self.findings.iter().map(row).collect()
+impl PricedFinding {
+    fn of(finding: &Finding, cost: Option<Cost>) -> Self {
+        Self {
+            id: finding.rule.id(),
+            title: finding.rule.title(),
+            device: finding.device(),
+            devices: finding.devices.clone(),
+            seen: finding.seen.clone(),
+            expected: finding.expected.clone(),
+            advice: finding.advice.clone(),
+            cost,
+            costs: cost.as_ref().map(ToString::to_string),
+            files: None,
+            rule: finding.rule,
+        }
+    }
+
+    /// The files with this finding, where several were checked.
+    fn files(&self) -> &[String] {
+        self.files.as_deref().unwrap_or_default()
     }
 }
 
@@ -140,15 +161,10 @@ pub fn priced(
     findings: &[Finding],
     document: &Arc<Document>,
     settings: &Settings,
-) -> FindingReport {
-    let priced = findings.iter().map(|finding| PricedFinding {
-        cost: cost(finding, document, settings),
-        finding: finding.clone(),
-        files: Vec::new(),
-    });
-    FindingReport {
-        findings: priced.collect(),
-    }
+) -> Vec<PricedFinding> {
+    let findings = findings.iter();
+    let priced = findings.map(|it| PricedFinding::of(it, cost(it, document, settings)));
+    priced.collect()
 }
 
 /// A checked machine.
@@ -170,17 +186,6 @@ impl CheckedMachine {
     }
 }
 
-/// Faults of machines.
-#[derive(Debug)]
-pub struct DoctorAnswer {
-    /// The findings.
-    pub report: FindingReport,
-    /// The machines in groups of equal ones, if there are several.
-    pub groups: Option<Groups>,
-    /// The operations of which NCCL's plan reaches little, if there is one machine.
-    pub limits: Vec<Optimum>,
-}
-
 /// Prices what is wrong with machines, and groups them.
 ///
 /// # Errors
@@ -188,78 +193,115 @@ pub struct DoctorAnswer {
 pub fn doctor(
     checked: &[CheckedMachine],
     settings: &Settings,
-) -> Result<DoctorAnswer, GroupsError> {
+) -> Result<DoctorReport, GroupsError> {
     let [only] = checked else {
-        return Ok(DoctorAnswer {
-            report: findings_of(checked, settings),
-            groups: Some(groups_of(checked, settings)?),
+        let grouped = groups_of(checked, settings)?;
+        return Ok(DoctorReport {
+            findings: findings_of(checked, settings),
+            groups: Some(grouped.rows()),
             limits: Vec::new(),
+            grouped: Some(grouped),
         });
     };
     let machine = only.machine();
-    let report = machine.map(|(findings, document)| priced(findings, document, settings));
-    Ok(DoctorAnswer {
-        report: report.unwrap_or_default(),
+    let findings = machine.map(|(findings, document)| priced(findings, document, settings));
+    Ok(DoctorReport {
+        findings: findings.unwrap_or_default(),
         groups: None,
         limits: machine.map_or_else(Vec::new, |(_, document)| limits(document, settings)),
+        grouped: None,
     })
 }
 
-impl DoctorAnswer {
+impl DoctorReport {
     /// Whether something is wrong, or machines differ.
     pub fn differs(&self) -> bool {
-        let differ = self.groups.as_ref().is_some_and(Groups::differ);
-        !self.report.findings.is_empty() || differ
+        let differ = self.grouped.as_ref().is_some_and(Groups::differ);
+        !self.findings.is_empty() || differ
+    }
+
+    /// The page: the groups of several machines, all findings, and what limits the plan. `advice`
+    /// says what to do about a rule.
+    pub fn text(&self, advice: &dyn Fn(Rule) -> Cow<'static, str>, look: Look) -> String {
+        let findings = table(&self.findings, advice, look);
+        let mut text = match &self.grouped {
+            None => findings,
+            Some(all) if self.findings.is_empty() && all.all.len() > 1 => {
+                format!("{}\nno findings in single files\n", groups_page(all, look))
+            }
+            Some(all) => format!("{}\n{findings}", groups_page(all, look)),
+        };
+        for limit in &self.limits {
+            text.push_str(&wrap(&limit.sentence, "note: ", "      ", look.width));
+        }
+        text
     }
 }
 
-impl DoctorReport {
-    /// The answer.
-    pub fn of(answer: &DoctorAnswer) -> Self {
-        let limit = |it: &Optimum| LimitRow {
-            operation: it.operation,
-            bound_gbps: it.bound,
-            nccl_gbps: it.nccl,
-            border: it.limit.border.clone(),
-        };
-        Self {
-            findings: answer.report.rows(),
-            groups: answer.groups.as_ref().map(Groups::rows),
-            limits: answer.limits.iter().map(limit).collect(),
-        }
+/// Findings and, below, what to do; one line when there are none.
+pub fn table(
+    findings: &[PricedFinding],
+    advice: &dyn Fn(Rule) -> Cow<'static, str>,
+    look: Look,
+) -> String {
+    if findings.is_empty() {
+        return "no findings\n".to_owned();
     }
+    let several = findings.iter().any(|it| !it.files().is_empty());
+    let mut headers = vec!["id", "device", "what", "seen", "expected", "costs"];
+    if several {
+        headers.insert(1, "files");
+    }
+    let folder = common_folder(findings.iter().flat_map(|it| it.files()));
+    let mut columns = Table::new(headers);
+    for it in findings {
+        let mut cells = row![
+            it.id,
+            it.device,
+            it.title,
+            it.seen,
+            it.expected,
+            or_dash(it.costs.as_ref())
+        ];
+        if several {
+            cells.insert(1, files_of(it.files(), &folder));
+        }
+        columns.row(cells);
+    }
+    let mut text = Section::default().table(columns).lines("\n").text(look);
+    let mut rules: Vec<Rule> = findings.iter().map(|it| it.rule).collect();
+    rules.dedup();
+    for rule in rules {
+        let first = format!("  {}  ", rule.id());
+        text.push_str(&wrap(&advice(rule), &first, "        ", look.width));
+    }
+    text
 }
 
 /// The findings of several machines; equal ones are one finding with its files.
-fn findings_of(all: &[CheckedMachine], settings: &Settings) -> FindingReport {
+fn findings_of(all: &[CheckedMachine], settings: &Settings) -> Vec<PricedFinding> {
     let mut found: Vec<PricedFinding> = Vec::new();
     for machine in all {
         let Some((findings, document)) = machine.machine() else {
             continue;
         };
         for finding in findings {
-            let same = |known: &&mut PricedFinding| {
-                let other = &known.finding;
-                (other.rule, &other.devices, &other.seen, &other.expected)
-                    == (
-                        finding.rule,
-                        &finding.devices,
-                        &finding.seen,
-                        &finding.expected,
-                    )
+            let same = |known: &PricedFinding| {
+                known.rule == finding.rule
+                    && known.devices == finding.devices
+                    && (&known.seen, &known.expected) == (&finding.seen, &finding.expected)
             };
-            match found.iter_mut().find(same) {
-                Some(known) => known.files.push(machine.file.clone()),
-                None => found.push(PricedFinding {
-                    cost: cost(finding, document, settings),
-                    finding: finding.clone(),
-                    files: vec![machine.file.clone()],
-                }),
+            let at = found.iter().position(same).unwrap_or(found.len());
+            if at == found.len() {
+                let cost = cost(finding, document, settings);
+                found.push(PricedFinding::of(finding, cost));
             }
+            let files = found[at].files.get_or_insert_with(Vec::new);
+            files.push(machine.file.clone());
         }
     }
-    found.sort_by_key(|priced| priced.finding.rule);
-    FindingReport { findings: found }
+    found.sort_by_key(|it| it.rule);
+    found
 }
 
 /// The machines in groups of equal ones, each planned as a job of one host.

@@ -9,7 +9,7 @@ use topology::differences::Inventory;
 
 use crate::diagnose::{DiagnoseReport, Prices};
 use crate::diff::{DiffReport, diff};
-use crate::doctor::{CheckedMachine, DoctorReport, doctor};
+use crate::doctor::{CheckedMachine, doctor};
 use crate::job::Machine;
 use crate::log::LogReport;
 use crate::matrix::{MatrixReport, Wiring};
@@ -121,7 +121,7 @@ fn machine(request: &JobRequest) -> Result<String, String> {
         content: Ok(Arc::new(machine.document)),
     };
     let answer = doctor(&[checked], &settings).map_err(|why| why.to_string())?;
-    shown(&DoctorReport::of(&answer))
+    shown(&answer)
 }
 
 fn matrix(file: &File) -> Result<String, String> {

@@ -9,7 +9,8 @@
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`],
 //! [`differences`], [`diff`], [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
 //! [`simulate`], [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`];
-//! [`file_question`]; [`report`] (answers as JSON).
+//! [`file_question`]; [`report`] (answers as JSON), [`terminal`] (pages that are
+//! text).
 
 pub mod assume;
 pub mod better_rings;
@@ -50,6 +51,7 @@ pub mod show;
 pub mod simulate;
 pub mod step;
 pub mod suggest;
+pub mod terminal;
 pub mod tune;
 pub mod what_if;
 

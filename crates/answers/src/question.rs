@@ -15,7 +15,7 @@ use serde_json::json;
 use simulator::Fabric;
 
 use crate::bound::{BoundQuestion, bound};
-use crate::communicators::{MemoryQuestion, MemoryReport, communicators};
+use crate::communicators::{MemoryQuestion, communicators};
 use crate::cost::{CostQuestion, PricedJob};
 use crate::expect::{self, ExpectReport};
 use crate::forests::with_forests;
@@ -25,9 +25,9 @@ use crate::path::{PathReport, path};
 use crate::rank::RankReport;
 use crate::report;
 use crate::request::PlannedJob;
-use crate::settings::{SettingsReport, settings};
+use crate::settings::settings;
 use crate::simulate::{self, SimulateQuestion, SimulateReport};
-use crate::tune::{self, TuneQuestion, TuneReport};
+use crate::tune::{self, TuneQuestion};
 use crate::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
 
 /// Sizes that are priced and compared if none are named, bytes: 1 KiB to 8 GiB.
@@ -351,7 +351,7 @@ impl PlannedJob {
             } => self.tuned(collectives, sizes, *from),
             Question::Settings => {
                 let answer = settings(&self.job, &self.planned.settings);
-                shown(&SettingsReport::of(&answer.map_err(|why| why.to_string())?))
+                shown(&answer.map_err(|why| why.to_string())?)
             }
         }
     }
@@ -399,12 +399,12 @@ impl PlannedJob {
             from,
         });
         let answer = answer.map_err(|why| why.to_string())?;
-        shown(&TuneReport::of(&answer, None, Vec::new()))
+        shown(&answer)
     }
 
     fn memory(&self, question: &MemoryQuestion) -> Result<String, String> {
         let answer = communicators(&self.job, &self.planned, question);
-        shown(&MemoryReport::of(&answer.map_err(|why| why.to_string())?))
+        shown(&answer.map_err(|why| why.to_string())?)
     }
 
     fn path(&self, ends: [&str; 2], machine: usize) -> Result<String, String> {

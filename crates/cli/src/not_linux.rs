@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use answers::export::ExportReport;
-use answers::tune::Proposal;
-use answers::tune::json::LibraryCheck;
+use answers::tune::{LibraryCheck, Proposal};
 use anyhow::Result;
 use planner::Job;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::JsonSchema;
-use answers::doctor::{FindingReport, FindingRow, priced};
+use answers::doctor::{PricedFinding, priced, table};
 use answers::report::{self, Report};
 use anyhow::Result;
 use planner::Settings;
@@ -11,11 +11,11 @@ use probe::{Machine, Probe, ProbedGpu, ProbedNet};
 use serde::Serialize;
 
 use crate::arguments::machine::{ProbeArguments, ProbeFormat};
-use crate::doctor;
 use crate::environment::Environment;
+use crate::hints;
 use crate::live;
 use crate::output::Output;
-use crate::render::{Look, machine};
+use crate::render::{Look, count, machine};
 
 pub(crate) fn run(
     arguments: &ProbeArguments,
@@ -38,12 +38,16 @@ pub(crate) fn run(
     match format {
         ProbeFormat::Xml => {
             output.write(topology::xml::write(&probe.document), None)?;
-            output.notes = doctor::table(&findings, plain);
+            output.notes = table(&findings, &hints::advice, plain);
         }
-        ProbeFormat::Json => output.text = report::json(&ProbeReport::of(&probe, &findings))?,
+        ProbeFormat::Json => output.text = report::json(&ProbeReport::of(&probe, findings))?,
         ProbeFormat::Text => {
             output.text = machine::page(&probe, look);
-            output.text.push_str(&doctor::section(&findings, look));
+            let number = count(findings.len(), "finding");
+            let found = table(&findings, &hints::advice, look);
+            output
+                .text
+                .push_str(&look.section("Findings", &number, &found));
         }
     }
     Ok(())
@@ -61,7 +65,7 @@ pub(crate) struct ProbeReport<'a> {
     /// The machine, as the files of `/sys` and `/proc` describe it.
     machine: &'a Machine,
     /// Missing and suspicious values.
-    findings: Vec<FindingRow>,
+    findings: Vec<PricedFinding>,
 }
 
 impl Report for ProbeReport<'_> {
@@ -70,13 +74,13 @@ impl Report for ProbeReport<'_> {
 }
 
 impl<'a> ProbeReport<'a> {
-    fn of(probe: &'a Probe, findings: &FindingReport) -> Self {
+    fn of(probe: &'a Probe, findings: Vec<PricedFinding>) -> Self {
         Self {
             topology: topology::xml::write(&probe.document),
             gpus: &probe.gpus,
             nets: &probe.nets,
             machine: &probe.machine,
-            findings: findings.rows(),
+            findings,
         }
     }
 }

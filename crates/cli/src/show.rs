@@ -19,7 +19,9 @@ use crate::input::{self, Source, is_recording};
 use crate::live;
 use crate::output::{Output, ShowFormat};
 use crate::pictures::{self, PictureFormat};
-use crate::render::{Look, document, path, planned_machines, settings, tree, version};
+use crate::render::{
+    Look, access_control, document, path, planned_machines, settings, tree, version,
+};
 
 pub(crate) fn run(
     arguments: &ShowArguments,
@@ -63,7 +65,7 @@ pub(crate) fn run(
             if uses_pci(&found.explained) {
                 let ports = switch_ports(&arguments.file, &system, found.ends)?;
                 let verdicts = &mut found.explained.verdicts;
-                verdicts.extend(path::access_control(&ports));
+                verdicts.extend(access_control::access_control(&ports));
             }
             match json {
                 true => report::json(&PathReport::of(&found, &names))?,

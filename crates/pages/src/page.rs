@@ -72,6 +72,17 @@ pub enum Block {
         #[serde(skip)]
         later: &'static str,
     },
+    /// A word, what it is about, and below that what there is to say.
+    Entry {
+        /// The word.
+        word: String,
+        /// What it is about.
+        about: String,
+        /// What there is to say.
+        text: String,
+        /// How much that matters.
+        tone: Tone,
+    },
     /// Lines that stay as they are: a tree, a matrix.
     Lines(String),
 }
@@ -164,6 +175,22 @@ impl Section {
     /// Adds sentences to notice.
     pub fn notice(&mut self, text: impl Into<String>) -> &mut Self {
         self.add(text, Tone::Notice, "  ")
+    }
+
+    /// Adds a word, what it is about, and below that what there is to say.
+    pub fn entry(
+        &mut self,
+        word: &str,
+        about: impl Into<String>,
+        (tone, text): (Tone, &str),
+    ) -> &mut Self {
+        self.blocks.push(Block::Entry {
+            word: word.to_owned(),
+            about: about.into(),
+            text: text.to_owned(),
+            tone,
+        });
+        self
     }
 
     /// Adds lines that stay as they are.

@@ -6,6 +6,9 @@ use crate::{Block, Field, Page, Section, Tone};
 /// Where the values of a page's head begin.
 pub const FIELD: &str = "           ";
 
+/// The indent below the word of an entry.
+const BELOW: &str = "             ";
+
 /// How the page looks: its width, and whether it may be colored.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
@@ -133,6 +136,15 @@ impl Block {
                 first,
                 later,
             } => look.tone(*tone, &wrap(text, first, later, look.width)),
+            Self::Entry {
+                word,
+                about,
+                text,
+                tone,
+            } => {
+                let below = look.tone(*tone, &wrap(text, BELOW, BELOW, look.width));
+                wrap(about, &format!("  {word:<10} "), BELOW, look.width) + &below
+            }
             Self::Lines(lines) => lines.clone(),
         }
     }

@@ -1,10 +1,10 @@
 //! The memory, channels, connections and multicast slots of a job's communicators, and the first
 //! that runs out.
 //!
-//! In reading order: [`groups`] (which communicators a job has), this file, [`json`].
+//! In reading order: [`groups`] (which communicators a job has), this file, `page`.
 
 pub mod groups;
-pub mod json;
+mod page;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,13 @@ use planner::memory::{
 };
 use planner::{EqualHosts, Job, Planned, RankPlacement, Settings, gpu_devices, with_gpus};
 use program::Collective;
+use serde::Serialize;
 
+use crate::JsonSchema;
 use crate::cost::CostQuestion;
 use crate::names;
+use crate::report::Report;
 pub use groups::GroupShape;
-pub use json::MemoryReport;
 
 /// Nodes of a communicator that are looked at: trees have no other kinds of nodes.
 pub(crate) const MOST_NODES: u32 = 16;
@@ -39,34 +41,9 @@ pub struct MemoryQuestion {
     pub room: u64,
 }
 
-/// Communicators that are alike.
-#[derive(Debug)]
-pub struct Communicator {
-    /// Their shape; `None`: all ranks.
-    pub shape: Option<GroupShape>,
-    /// Ranks of one.
-    pub ranks: u32,
-    /// Nodes of one.
-    pub nodes: u32,
-    /// Those that have ranks on the first host, or in the first NVLink domain.
-    pub number: u32,
-    /// Channels that are set up. A kernel has at most one thread block (CTA) for each.
-    pub channels: u32,
-    /// Most thread blocks of a collective's kernel, of NVLink SHARP's, and of transfers.
-    pub blocks: [u32; 3],
-    /// The algorithms that the calls take.
-    pub algorithms: Vec<Algorithm>,
-    /// What the rank holds whose GPU holds most.
-    pub most: Ledger,
-    /// The rank.
-    pub rank: u32,
-    /// Multicast objects of one communicator on a node, by stage.
-    pub multicast_objects: BTreeMap<Stage, u32>,
-}
-
-/// What the communicators of a job cost.
-#[derive(Debug)]
-pub struct MemoryAnswer {
+/// The memory, channels, connections and multicast slots of a job's communicators.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MemoryReport {
     /// Names of the machines.
     pub name: String,
     /// Hosts of the job.
@@ -75,18 +52,93 @@ pub struct MemoryAnswer {
     pub ranks: u64,
     /// The profile of NCCL's version.
     pub profile: String,
-    /// NCCL's variables that were given.
-    pub variables: Vec<(String, String)>,
-    /// How memory is allocated.
-    pub settings: MemorySettings,
+    /// Algorithms connect when they are first used; otherwise all at the start.
+    pub connects_late: bool,
+    /// GPU memory is allocated in pages of 2 MiB (CUDA's virtual memory).
+    pub virtual_memory: bool,
     /// The communicators.
     pub communicators: Vec<Communicator>,
-    /// By GPU of the first host: bytes of all communicators.
-    pub gpus: Vec<(i32, Bytes)>,
-    /// Multicast objects of all communicators in the first NVSwitch domain.
-    pub multicast_objects: u32,
-    /// Bytes that each GPU has for communicators; 0: unknown.
-    pub room: u64,
+    /// The sum of all communicators for each GPU of the first host.
+    pub gpus: Vec<GpuMemory>,
+    /// What is bounded; that which runs out first is first.
+    pub limits: Vec<Limit>,
+}
+
+/// Communicators that are alike.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Communicator {
+    /// Size and stride; absent for the communicator of all ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<String>,
+    /// Ranks of one.
+    pub ranks: u32,
+    /// Nodes of one.
+    pub nodes: u32,
+    /// Those with ranks on the first host, or in the first NVLink domain.
+    pub number: u32,
+    /// Channels that are set up.
+    pub channels: u32,
+    /// Most thread blocks of a collective's kernel.
+    pub most_blocks: u32,
+    /// Most thread blocks of a kernel of NVLink SHARP.
+    pub most_nvls_blocks: u32,
+    /// Most thread blocks of a kernel of transfers.
+    pub most_peer_blocks: u32,
+    /// The algorithms that the calls take.
+    pub algorithms: Vec<Algorithm>,
+    /// The rank whose GPU holds most; the bytes below are its.
+    pub rank: u32,
+    /// Bytes on its GPU.
+    pub device_bytes: u64,
+    /// Bytes on its host for it.
+    pub host_bytes: u64,
+    /// The same by call and purpose.
+    pub parts: Vec<AllocatedPart>,
+    /// Ends of connections that the rank makes.
+    pub connections: Vec<StageNumber>,
+    /// Multicast objects of one communicator on a node.
+    pub multicast_objects: Vec<StageNumber>,
+    /// What the rank holds.
+    #[serde(skip)]
+    most: Ledger,
+}
+
+/// What is allocated with a first call, for a purpose.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AllocatedPart {
+    /// The first call: `start`, an algorithm, or `peers` (transfers between all ranks).
+    pub stage: &'static str,
+    /// The purpose.
+    pub purpose: &'static str,
+    /// Bytes on the GPU.
+    pub device_bytes: u64,
+    /// Bytes on the host.
+    pub host_bytes: u64,
+}
+
+/// A number of a first call.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StageNumber {
+    /// The first call.
+    pub stage: &'static str,
+    /// The number.
+    pub number: u32,
+}
+
+/// The sum for a GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct GpuMemory {
+    /// The GPU's device number.
+    pub gpu: i32,
+    /// Bytes of its memory.
+    pub device_bytes: u64,
+    /// Bytes of its host's memory.
+    pub host_bytes: u64,
+}
+
+impl Report for MemoryReport {
+    const FORMAT: &'static str = "topo-memory";
+    const VERSION: u32 = 1;
 }
 
 /// Why there is no answer.
@@ -124,8 +176,8 @@ pub enum MemoryError {
     Plan(#[from] Error),
 }
 
-/// What runs out first.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Something that is bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Limit {
     /// Its name.
     pub name: &'static str,
@@ -150,25 +202,6 @@ impl Limit {
     }
 }
 
-impl MemoryAnswer {
-    /// What is bounded, that which runs out first before others.
-    pub fn limits(&self) -> Vec<Limit> {
-        let most = self.gpus.iter().map(|(_, bytes)| bytes.device).max();
-        Limit::ordered([
-            Limit {
-                name: "multicast slots",
-                taken: self.multicast_objects.into(),
-                room: MULTICAST_SLOTS.into(),
-            },
-            Limit {
-                name: "GPU memory",
-                taken: most.unwrap_or(0),
-                room: self.room,
-            },
-        ])
-    }
-}
-
 /// Counts what communicators of a job take. `planned` is the plan of all ranks.
 ///
 /// # Errors
@@ -177,7 +210,7 @@ pub fn communicators(
     job: &Job,
     planned: &Planned,
     question: &MemoryQuestion,
-) -> Result<MemoryAnswer, MemoryError> {
+) -> Result<MemoryReport, MemoryError> {
     let settings = planned.settings.as_ref();
     let mut counter = Counter {
         job,
@@ -195,17 +228,35 @@ pub fn communicators(
         found.push(counter.alike(planned, *shape)?);
     }
     let plan = planned.plan();
-    Ok(MemoryAnswer {
+    let most = counter.gpus.values().map(|bytes| bytes.device).max();
+    // That which runs out first is first.
+    let limits = Limit::ordered([
+        Limit {
+            name: "multicast slots",
+            taken: counter.multicast_objects.into(),
+            room: MULTICAST_SLOTS.into(),
+        },
+        Limit {
+            name: "GPU memory",
+            taken: most.unwrap_or(0),
+            room: question.room,
+        },
+    ]);
+    let gpus = counter.gpus.into_iter().map(|(gpu, bytes)| GpuMemory {
+        gpu,
+        device_bytes: bytes.device,
+        host_bytes: bytes.host,
+    });
+    Ok(MemoryReport {
         name: names::job(plan),
         hosts: plan.request.hosts,
         ranks: plan.rank_count(),
         profile: plan.profile.clone(),
-        variables: settings.in_force.clone(),
-        settings: counter.memory,
+        connects_late: counter.memory.connects_late,
+        virtual_memory: counter.memory.virtual_memory,
         communicators: found,
-        gpus: counter.gpus.into_iter().collect(),
-        multicast_objects: counter.multicast_objects,
-        room: question.room,
+        gpus: gpus.collect(),
+        limits,
     })
 }
 
@@ -276,8 +327,8 @@ impl Counter<'_> {
             let first = first.cloned().unwrap_or_default();
             for _ in 0..times {
                 let found = self.communicator(&planned, Some(shape), &first)?;
-                let bytes = |it: &Communicator| it.most.total(|_| true).device;
-                if most.as_ref().is_none_or(|most| bytes(&found) > bytes(most)) {
+                let known = most.as_ref();
+                if known.is_none_or(|known| found.device_bytes > known.device_bytes) {
                     most = Some(found);
                 }
             }
@@ -358,21 +409,35 @@ impl Counter<'_> {
         }
         let (rank, most) = most.unwrap_or_default();
         let common = expansion.common();
+        let total = most.total(|_| true);
+        let parts = most.bytes.iter();
+        let parts = parts.map(|((stage, purpose), bytes)| AllocatedPart {
+            stage: stage.name(),
+            purpose: purpose.name(),
+            device_bytes: bytes.device,
+            host_bytes: bytes.host,
+        });
+        let number = |(stage, number): (&Stage, &u32)| StageNumber {
+            stage: stage.name(),
+            number: *number,
+        };
         Ok(Communicator {
-            shape,
+            shape: shape.map(|it| it.to_string()),
             ranks: layout.ranks(),
             nodes: layout.nodes(),
             number: 0,
             channels,
-            blocks: [
-                common.channels.count(),
-                common.nvls.map_or(0, |nvls| nvls.channels),
-                common.p2p.channels,
-            ],
+            most_blocks: common.channels.count(),
+            most_nvls_blocks: common.nvls.map_or(0, |nvls| nvls.channels),
+            most_peer_blocks: common.p2p.channels,
             algorithms,
-            most,
             rank,
-            multicast_objects,
+            device_bytes: total.device,
+            host_bytes: total.host,
+            parts: parts.collect(),
+            connections: most.connections.iter().map(number).collect(),
+            multicast_objects: multicast_objects.iter().map(number).collect(),
+            most,
         })
     }
 }
@@ -406,7 +471,7 @@ impl Communicator {
             count(self.ranks as usize, "rank"),
             count(self.nodes as usize, "node")
         );
-        match self.shape {
+        match &self.shape {
             None => size,
             Some(shape) => format!("{shape}: {size}, {} on the first host", self.number),
         }

@@ -26,7 +26,7 @@ pub struct ExportReport {
 }
 
 /// A file.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct WrittenFile {
     /// Its name in the folder.
     pub file: String,
@@ -78,7 +78,7 @@ impl Kind {
 }
 
 /// A part that cannot be exported.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LeftOut {
     /// What.
     pub what: String,

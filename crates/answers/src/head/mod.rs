@@ -2,6 +2,7 @@
 
 pub mod slow_hosts;
 
+use pages::numbers::count;
 use pages::{Field, Page, Tone};
 use plan::{HostRange, NcclVersion, Plan, Setting};
 use planner::Settings;
@@ -21,8 +22,8 @@ pub fn version(profile: &str) -> String {
 pub fn of_job(name: &str, plan: &Plan, profile: &str) -> Page {
     let mut page = Page::new(name);
     let (hosts, ranks) = (plan.request.hosts, plan.rank_count());
-    let hosts = pages::numbers::count(hosts as usize, "host");
-    let ranks = pages::numbers::count(ranks as usize, "rank");
+    let hosts = count(hosts as usize, "host");
+    let ranks = count(ranks as usize, "rank");
     page.field("job", format!("{hosts}, {ranks}"));
     page.fields.extend(slow_hosts::fields(plan));
     page.field("nccl", version(&plan.profile));
@@ -31,6 +32,32 @@ pub fn of_job(name: &str, plan: &Plan, profile: &str) -> Page {
     }
     page.fields.push(settings_of_plan(&plan.settings));
     page
+}
+
+/// `2 hosts like this one, 16 ranks, joined by the network`.
+pub fn job(plan: &Plan) -> String {
+    let ranks = plan.rank_count() as usize;
+    let own = plan.machines.first();
+    let domain = own.is_some_and(|own| own.hosts > 1);
+    let hosts = count(plan.request.hosts as usize, "host");
+    let hosts = match (domain, plan.machines.len(), plan.request.hosts) {
+        (_, 2.., _) => hosts,
+        (true, _, _) => format!("{hosts} in one NVLink domain"),
+        (false, _, 1) => hosts,
+        (false, _, _) => format!("{hosts} like this one"),
+    };
+    let inter = own.is_some_and(|own| own.groups.first().is_some_and(|group| group.inter));
+    let network = match (inter, own.is_some_and(|own| own.gpus.len() == ranks)) {
+        (false, _) => "",
+        // Parts of one machine that only the network joins.
+        (true, true) => ", not all joined inside it",
+        (true, false) => ", joined by the network",
+    };
+    let reduces = match plan.request.collnet {
+        true => ", which reduces (CollNet)",
+        false => "",
+    };
+    format!("{hosts}, {}{network}{reduces}", count(ranks, "rank"))
 }
 
 /// What is said of a job without settings.

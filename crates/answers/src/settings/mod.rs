@@ -1,20 +1,23 @@
 //! The effects of a job's settings: refusals by NCCL, settings that hide others or change nothing
 //! here, and other readings in other versions. Each is found by planning without it.
 
-pub mod json;
+mod page;
 mod verdict;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use plan::{Plan, compare};
+use plan::{Plan, Setting, compare};
 use planner::memory::MemorySettings;
 use planner::settings::{SettingEffect, effect, number, since};
 use planner::{Job, NcclVersion, Settings};
 use program::Collective;
+use serde::Serialize;
 
-pub use json::SettingsReport;
+use crate::JsonSchema;
+use crate::report::Report;
+
 pub use verdict::Verdict;
 
 /// Sizes for which choices are compared, bytes.
@@ -45,7 +48,7 @@ const RESTRICTING: [&str; 3] = ["NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL"];
 pub type Variable = (String, String);
 
 /// A finding about a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SettingFinding {
     /// The variables, most often one.
     pub names: Vec<String>,
@@ -56,25 +59,26 @@ pub struct SettingFinding {
 }
 
 /// The effects of a job's settings.
-#[derive(Debug)]
-pub struct SettingsAnswer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SettingsReport {
     /// Names of the machines.
     pub name: String,
     /// The version of NCCL.
-    pub version: NcclVersion,
+    pub nccl: String,
     /// The settings that were given.
-    pub given: Vec<Variable>,
+    pub given: Vec<Setting>,
+    /// No finding is a fault.
+    pub fine: bool,
     /// The findings, the worst first.
     pub findings: Vec<SettingFinding>,
     /// Plans that were made.
+    #[serde(skip)]
     pub plans: usize,
 }
 
-impl SettingsAnswer {
-    /// Whether somebody should look at a setting.
-    pub fn has_faults(&self) -> bool {
-        self.findings.iter().any(|it| it.verdict.is_fault())
-    }
+impl Report for SettingsReport {
+    const FORMAT: &'static str = "topo-settings";
+    const VERSION: u32 = 1;
 }
 
 /// A job under some of its settings.
@@ -96,17 +100,23 @@ pub struct PlanRefusal(String);
 ///
 /// # Errors
 /// The job cannot be planned without settings.
-pub fn settings(job: &Job, settings: &Settings) -> Result<SettingsAnswer, PlanRefusal> {
+pub fn settings(job: &Job, settings: &Settings) -> Result<SettingsReport, PlanRefusal> {
     let checker = Checker::new(job, settings);
     let (mut findings, whole) = checker.findings()?;
     if let Some(whole) = whole {
         findings.extend(checker.of_versions(&whole));
     }
     let names: Vec<&str> = job.hosts.iter().map(|it| it.name.as_str()).collect();
-    Ok(SettingsAnswer {
+    let given = settings.in_force.iter();
+    let given = given.map(|(name, value)| Setting {
+        name: name.clone(),
+        value: value.clone(),
+    });
+    Ok(SettingsReport {
         name: names.join("+"),
-        version: settings.rules.version(),
-        given: settings.in_force.clone(),
+        nccl: settings.rules.version().name().to_owned(),
+        given: given.collect(),
+        fine: !findings.iter().any(|it| it.verdict.is_fault()),
         findings: sorted(findings),
         plans: checker.plans.get(),
     })

@@ -1,7 +1,12 @@
 //! The verdict on a setting.
 
+use serde::Serialize;
+
+use crate::JsonSchema;
+
 /// The effect of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// NCCL does not start with it, refuses collectives, or dies of one.
     Refused,
@@ -14,10 +19,13 @@ pub enum Verdict {
     /// Another setting hides it.
     Hidden,
     /// Another version refuses it, or takes what this one refuses.
+    #[serde(rename = "versions")]
     OtherVersions,
     /// It changes nothing in this job.
+    #[serde(rename = "no effect")]
     NoEffect,
     /// It changes decisions that depend on more than the topology.
+    #[serde(rename = "assumed")]
     NotModelled,
     /// It changes the plan.
     Decides,

@@ -10,7 +10,7 @@ use super::calibration::Correction;
 use super::placement::Placement;
 use super::placement::json::PlacementReport;
 use super::{StepAnswer, StepCall, StepGroup};
-use crate::communicators::json::LimitReport;
+use crate::communicators::Limit;
 use crate::report::Report;
 
 /// The communication of one step on a cluster.
@@ -39,7 +39,7 @@ pub struct StepReport {
     /// Calls that are alike, those that take most time first.
     calls: Vec<CallReport>,
     /// What is bounded; that which runs out first is first.
-    limits: Vec<LimitReport>,
+    limits: Vec<Limit>,
     /// What was assumed.
     notes: Vec<String>,
     /// Corrections of predicted times by measurements.
@@ -239,7 +239,6 @@ impl StepReport {
     /// The report of an answer.
     pub fn of(answer: &StepAnswer, workload: &Workload) -> Self {
         let groups = answer.groups.iter().zip(&workload.groups);
-        let limits = answer.limits.iter().map(LimitReport::of);
         Self {
             name: answer.name.clone(),
             hosts: answer.hosts,
@@ -258,7 +257,7 @@ impl StepReport {
                 .iter()
                 .map(|call| CallReport::of(call, &answer.groups[call.kind.group].name))
                 .collect(),
-            limits: limits.collect(),
+            limits: answer.limits.clone(),
             notes: workload.notes.clone(),
             calibration: answer
                 .calibration

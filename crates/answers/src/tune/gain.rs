@@ -7,11 +7,13 @@
 
 use program::Collective;
 use records::results::published::SharesAtSize;
+use serde::Serialize;
 
 use super::priced::{ChosenStep, Priced};
+use crate::JsonSchema;
 
 /// The gains of a collective.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct CollectiveGains {
     /// The collective.
     pub collective: Collective,
@@ -20,24 +22,30 @@ pub struct CollectiveGains {
 }
 
 /// The gain at one size.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Gain {
-    /// The size of the whole message, bytes.
+    /// Size of the whole message, bytes.
     pub bytes: u64,
     /// NCCL's choice now.
-    pub before: ChosenStep,
+    pub now: ChosenStep,
     /// The choice of the proposal.
-    pub after: ChosenStep,
-    /// How many times as fast it is as NCCL rates its channels, where that counts.
-    pub rated: Option<f64>,
-    /// The least and the greatest gain, if something changes and more than one figure is known.
-    pub bars: Option<[f64; 2]>,
+    pub tuned: ChosenStep,
+    /// How many times as fast by the links; from `from` on never below 0.999.
+    pub gain: f64,
+    /// How many times as fast as NCCL rates its channels; null where that does not count: there
+    /// are no other rings and no more channels, or NCCL had found no bandwidth.
+    pub rated_gain: Option<f64>,
+    /// The least gain with error bars; null if nothing changes, or only one figure is known.
+    pub least_gain: Option<f64>,
+    /// The greatest gain, likewise.
+    pub most_gain: Option<f64>,
     /// Where the bars come from.
-    pub source: BarSource,
+    pub bars: BarSource,
 }
 
 /// Where error bars come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum BarSource {
     /// From the two ways in which plans are compared only: fewer than two published runs measured
     /// messages of this size.
@@ -48,35 +56,16 @@ pub enum BarSource {
     Runs,
 }
 
-impl BarSource {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::OtherRuns => "other-runs",
-            Self::Runs => "runs",
-        }
-    }
-}
-
 impl Gain {
-    /// How many times as fast the message is.
-    pub fn gain(&self) -> f64 {
-        match self.after.time_us > 0.0 {
-            true => self.before.time_us / self.after.time_us,
-            false => 1.0,
-        }
-    }
-
     /// Whether something changes.
     pub fn changes(&self) -> bool {
         let differs = |gain: f64| (gain - 1.0).abs() > super::priced::EQUAL;
-        differs(self.gain()) || self.rated.is_some_and(differs)
+        differs(self.gain) || self.rated_gain.is_some_and(differs)
     }
 
     /// The greater of both gains.
     pub fn most(&self) -> f64 {
-        self.rated.map_or(self.gain(), |it| it.max(self.gain()))
+        self.rated_gain.map_or(self.gain, |it| it.max(self.gain))
     }
 }
 
@@ -98,11 +87,16 @@ impl CollectiveGains {
             let rated = of(before).zip(after.and_then(of)).filter(|_| counts);
             let gain = Gain {
                 bytes: *bytes,
-                before: steps[0],
-                after: steps[1],
-                rated: rated.map(|(before, after)| before / after),
-                bars: None,
-                source: BarSource::Model,
+                now: steps[0],
+                tuned: steps[1],
+                gain: match steps[1].time_us > 0.0 {
+                    true => steps[0].time_us / steps[1].time_us,
+                    false => 1.0,
+                },
+                rated_gain: rated.map(|(before, after)| before / after),
+                least_gain: None,
+                most_gain: None,
+                bars: BarSource::Model,
             };
             let several = before.planned.job.layout().nodes() > 1;
             Some(if gain.changes() {
@@ -120,20 +114,18 @@ impl CollectiveGains {
 
 fn with_bars(gain: Gain, several_nodes: bool) -> Gain {
     let of = |step: ChosenStep| SharesAtSize::of(several_nodes, step.algorithm, gain.bytes);
-    let links = gain.gain();
-    let rated = gain.rated.unwrap_or(links);
-    let (least, most) = (links.min(rated), links.max(rated));
-    match of(gain.before).zip(of(gain.after)) {
+    let rated = gain.rated_gain.unwrap_or(gain.gain);
+    let (least, most) = (gain.gain.min(rated), gain.gain.max(rated));
+    match of(gain.now).zip(of(gain.tuned)) {
         None => Gain {
-            bars: (least < most).then_some([least, most]),
+            least_gain: (least < most).then_some(least),
+            most_gain: (least < most).then_some(most),
             ..gain
         },
         Some((before, after)) => Gain {
-            bars: Some([
-                least * after.low / before.high,
-                most * after.high / before.low,
-            ]),
-            source: match before.alike && after.alike {
+            least_gain: Some(least * after.low / before.high),
+            most_gain: Some(most * after.high / before.low),
+            bars: match before.alike && after.alike {
                 true => BarSource::Runs,
                 false => BarSource::OtherRuns,
             },

@@ -8,27 +8,31 @@
 //! has other rings or uses more of them. Nothing is proposed that is slower in either way.
 //!
 //! In reading order: this file, [`settings`] (which ones are tried), `trial`, `priced`, `gain`,
-//! [`json`].
+//! `page`.
 
 mod gain;
-pub mod json;
+mod page;
 mod priced;
 pub mod settings;
 mod trial;
 
 use bounds::reach::collective;
 use bounds::rings::{NoRings, Outcome, RingSearch, replan, replan_with_chains, search, unused};
-use plan::certificate::Operation;
-use plan::{CostTable, GraphKind};
+use plan::certificate::{Operation, UNITS};
+use plan::{CostTable, GraphKind, Setting};
 use planner::{Error, Job, Planned, Settings};
 use program::Collective;
+use records::results::published::all_shares;
+use serde::Serialize;
 
+use crate::JsonSchema;
 use crate::better_rings::line;
-use crate::bound::{BoundQuestion, BoundReport, bound};
-use crate::export::PlannedSet;
+use crate::bound::{BoundQuestion, bound};
+use crate::export::json::{LeftOut, WrittenFile};
+use crate::export::{ExportReport, PlannedSet};
 use crate::names;
+use crate::report::Report;
 pub use gain::{BarSource, CollectiveGains, Gain};
-pub use json::TuneReport;
 pub use priced::ChosenStep;
 use priced::{Compared, Priced, Times, WORTH_IT};
 use settings::{TRIED, TriedSetting};
@@ -86,27 +90,110 @@ pub struct TuneQuestion {
     pub from: u64,
 }
 
-/// A job, and what makes it faster.
-#[derive(Debug)]
-pub struct TuneAnswer {
+/// What NCCL can be told to be faster on a machine.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TuneReport {
     /// Names of the machines.
     pub name: String,
-    /// The job as NCCL plans it now.
-    pub now: Planned,
-    /// The most that any schedule reaches; `None` for one rank.
-    pub bound: Option<BoundReport>,
-    /// NCCL's rings and the best that were found, or why none were searched.
-    pub rings: Result<RingSearch, NoRings>,
+    /// Hosts of the job.
+    pub hosts: u32,
+    /// Ranks of the job.
+    pub ranks: u64,
+    /// The version as which it is planned, as the name of its cost profile.
+    pub profile: String,
+    /// Times come from a cost profile that was fitted to measurements.
+    pub fitted: bool,
+    /// Messages below this, bytes, may become slower.
+    pub from: u64,
+    /// NCCL's settings that were given and can change a decision.
+    pub settings: Vec<Setting>,
+    /// The most that any schedule reaches; empty for one rank.
+    pub bounds: Vec<TunedBound>,
+    /// NCCL's rings and the best that were found; null if none were searched.
+    pub rings: Option<FoundRings>,
+    /// Why no rings were searched.
+    pub no_rings: Option<String>,
+    /// What NCCL can be told; null if nothing makes the job faster.
+    pub proposal: Option<Proposal>,
+    /// The least and the greatest share of its prediction that any published healthy run reached,
+    /// of 1 MiB and more.
+    pub shares: [f64; 2],
+    /// The gain of the proposal for each collective and size.
+    pub gains: Vec<CollectiveGains>,
     /// Everything that was tried.
     pub tried: Vec<Trial>,
-    /// What makes it faster; `None` if nothing was found.
-    pub proposal: Option<Proposal>,
-    /// The gains of the proposal.
-    pub gains: Vec<CollectiveGains>,
-    /// The job has a cost profile of its own.
-    pub fitted: bool,
-    /// Messages below this, bytes, may have become slower.
-    pub from: u64,
+    /// The files that were written.
+    pub files: Option<WrittenFiles>,
+    /// What NCCL libraries decided when they were told so.
+    pub checks: Vec<LibraryCheck>,
+    /// The job as NCCL plans it now.
+    #[serde(skip)]
+    pub now: Planned,
+    /// Files were asked for.
+    #[serde(skip)]
+    pub asks_for_files: bool,
+}
+
+/// The bound of an operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TunedBound {
+    /// The operation.
+    pub operation: Operation,
+    /// No schedule exceeds this bus bandwidth, GB/s.
+    pub bound_gbps: f64,
+    /// Bus bandwidth of NCCL's plan for long messages, GB/s, as NCCL states it.
+    pub nccl_gbps: Option<f64>,
+    /// Bus bandwidth that trees reach, which `topo run` runs and NCCL cannot, GB/s; null where the
+    /// bound is at most 5 % more than NCCL's plan, or no trees were sought.
+    pub trees_gbps: Option<f64>,
+}
+
+/// Rings of a job.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FoundRings {
+    /// Bandwidth that NCCL states for its rings, GB/s.
+    pub stated_gbps: f64,
+    /// Bandwidth that they carry, GB/s.
+    pub carried_gbps: f64,
+    /// Bandwidth of the best rings that were found, GB/s.
+    pub best_gbps: f64,
+    /// No rings carry more, GB/s.
+    pub bound_gbps: f64,
+    /// Other rings than NCCL's are better.
+    pub better: bool,
+}
+
+/// The files that were written.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WrittenFiles {
+    /// The folder.
+    pub folder: String,
+    /// The files.
+    pub files: Vec<WrittenFile>,
+    /// Parts that cannot be exported.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// What an NCCL library decided with the proposal.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct LibraryCheck {
+    /// The library's file.
+    pub library: String,
+    /// Its version; null if it could not be asked.
+    pub version: Option<String>,
+    /// NCCL accepts the files and decides as planned in everything that this version can say.
+    pub agrees: bool,
+    /// Values that were compared.
+    pub values: u64,
+    /// Values that differ.
+    pub differing: u64,
+    /// Why it could not be asked, or what differs first.
+    pub why: Option<String>,
+}
+
+impl Report for TuneReport {
+    const FORMAT: &'static str = "topo-tune";
+    const VERSION: u32 = 1;
 }
 
 /// Why there is no answer.
@@ -125,19 +212,21 @@ pub enum TuneError {
 }
 
 /// What NCCL can be told.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Proposal {
     /// Settings beside those that the job has.
     pub settings: Vec<TriedSetting>,
     /// Other rings than NCCL's search finds, in one line; NCCL gets them as a graph file.
     pub rings: Option<String>,
-    /// NCCL chooses algorithms and protocols well by itself then. Otherwise it needs the choices.
-    pub chooses_well: bool,
-    /// A graph file that the job has is not used any more.
+    /// NCCL needs the choices of algorithm and protocol: it does not choose as well by itself.
+    pub needs_choices: bool,
+    /// The graph file that the job has is not used any more.
     pub drops_graph_file: bool,
     /// The job as NCCL plans it then.
+    #[serde(skip)]
     pub planned: Planned,
     /// The costs that decide about algorithms and protocols.
+    #[serde(skip)]
     pub choices: CostTable,
 }
 
@@ -188,7 +277,7 @@ struct Tuner {
 ///
 /// # Errors
 /// The job cannot be planned as it is, or a collective has no choices.
-pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
+pub fn tune(question: TuneQuestion) -> Result<TuneReport, TuneError> {
     let TuneQuestion {
         job,
         settings,
@@ -215,10 +304,8 @@ pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
     };
     let now = &tuner.now;
     let rings = search(&now.planned);
-    let mut tried = vec![Trial {
-        what: "choices".to_owned(),
-        verdict: Verdict::of(&tuner.compare(&Candidate::as_is(now.clone()))),
-    }];
+    let as_is = tuner.compare(&Candidate::as_is(now.clone()));
+    let mut tried = vec![Trial::of("choices", &as_is)];
     // A graph file that the job has stays, and only choices change.
     let mut best = tuner.better(None, vec![Candidate::as_is(now.clone())]);
     let own = tuner.candidates(&[]);
@@ -253,47 +340,87 @@ pub fn tune(question: TuneQuestion) -> Result<TuneAnswer, TuneError> {
     });
     let gains = collectives.into_iter();
     let gains = gains.map(|it| CollectiveGains::of(it, &sizes, (now, tuned.as_ref()), counts));
-    Ok(TuneAnswer {
-        name: names::job(now.planned.plan()),
-        gains: gains.collect(),
-        bound: bound_of(&now.planned),
+    let plan = now.planned.plan();
+    Ok(TuneReport {
+        name: names::job(plan),
+        hosts: plan.request.hosts,
+        ranks: plan.rank_count(),
+        profile: plan.profile.clone(),
         fitted: tuner.job.profile.is_some(),
         from,
-        rings,
-        tried,
+        settings: plan.settings.clone(),
+        bounds: bounds_of(&now.planned),
+        no_rings: rings.as_ref().err().map(ToString::to_string),
+        rings: rings.ok().map(|it| FoundRings::of(&it)),
         proposal,
+        shares: all_shares(),
+        gains: gains.collect(),
+        tried,
+        files: None,
+        checks: Vec::new(),
+        asks_for_files: false,
         now: tuner.now.planned,
     })
 }
 
-/// The bounds of a job, with trees where they can be worth it if it is small; `None` for one rank.
-fn bound_of(planned: &Planned) -> Option<BoundReport> {
-    let with_trees = |collective, trees| {
+/// The bounds of a job, with trees where they can be worth it if it is small; empty for one rank.
+fn bounds_of(planned: &Planned) -> Vec<TunedBound> {
+    let of = |collective, trees| {
         let question = BoundQuestion {
             collective,
             trees,
             ..BoundQuestion::default()
         };
-        bound(planned, &question).ok()
+        let found = bound(planned, &question).ok();
+        let rows = found.into_iter().flat_map(|it| it.bounds);
+        rows.map(|row| TunedBound {
+            operation: row.operation,
+            bound_gbps: row.bound_gbps,
+            nccl_gbps: row.nccl_gbps,
+            trees_gbps: row.reached_gbps,
+        })
     };
-    let mut answer = with_trees(None, false)?;
+    let mut rows: Vec<TunedBound> = of(None, false).collect();
     if planned.job.layout().ranks() > MOST_RANKS_WITH_TREES {
-        return Some(answer);
+        return rows;
     }
-    for row in &mut answer.bounds {
+    for row in &mut rows {
         let can_gain = row
             .nccl_gbps
             .is_some_and(|nccl| row.bound_gbps > nccl * WORTH_TREES);
         if can_gain && has_trees(row.operation) {
             let operation = row.operation;
-            let found = with_trees(Some(collective(operation)), true);
-            let found = found.into_iter().flat_map(|it| it.bounds);
-            if let Some(found) = found.into_iter().find(|it| it.operation == operation) {
+            let mut found = of(Some(collective(operation)), true);
+            if let Some(found) = found.find(|it| it.operation == operation) {
                 *row = found;
             }
         }
     }
-    Some(answer)
+    rows
+}
+
+impl FoundRings {
+    fn of(found: &RingSearch) -> Self {
+        let gbps = |units: u64| units as f64 / f64::from(UNITS);
+        Self {
+            stated_gbps: gbps(found.stated),
+            carried_gbps: gbps(found.carried),
+            best_gbps: gbps(found.best),
+            bound_gbps: found.bound.per(f64::from(UNITS)),
+            better: found.outcome == Outcome::Better,
+        }
+    }
+}
+
+impl WrittenFiles {
+    /// The files of an export.
+    pub fn of(export: &ExportReport) -> Self {
+        Self {
+            folder: export.folder.clone(),
+            files: export.files.clone(),
+            left_out: export.left_out.clone(),
+        }
+    }
 }
 
 /// Whether trees of ranks carry out an operation.
@@ -328,7 +455,7 @@ impl Candidate {
         let [own, best] = [Times::own(&self.priced), Times::best(&self.priced)];
         let keeps_file = planned.settings.graph_file.is_some();
         Proposal {
-            chooses_well: own.against(&best, 0).loses_nothing(),
+            needs_choices: !own.against(&best, 0).loses_nothing(),
             drops_graph_file: had_graph_file && !keeps_file,
             settings: self.settings,
             rings: self.rings,
@@ -424,9 +551,10 @@ impl Tuner {
         candidates: &Result<Vec<Candidate>, Error>,
         found: &Result<RingSearch, NoRings>,
     ) -> Trial {
-        let verdict = match (candidates, found) {
-            (Err(why), _) => Verdict::Refused(why.to_string()),
-            (Ok(_), Err(why)) => Verdict::NotTried(why.to_string()),
+        let what = "rings";
+        match (candidates, found) {
+            (Err(why), _) => Trial::without(what, Verdict::Refused, why),
+            (Ok(_), Err(why)) => Trial::without(what, Verdict::NotTried, why),
             (Ok(all), Ok(_)) => {
                 let others = all.iter().filter(|it| it.rings.is_some());
                 let compared = others.map(|it| self.compare(it));
@@ -434,12 +562,8 @@ impl Tuner {
                     let by_loss = a.loses_nothing().cmp(&b.loses_nothing());
                     by_loss.then(a.mean.total_cmp(&b.mean))
                 });
-                best.map_or(Verdict::NoEffect, |it| Verdict::of(&it))
+                best.map_or_else(|| Trial::no_effect(what), |it| Trial::of(what, &it))
             }
-        };
-        Trial {
-            what: "rings".to_owned(),
-            verdict,
         }
     }
 
@@ -449,18 +573,15 @@ impl Tuner {
         setting: &TriedSetting,
         candidates: &Result<Vec<Candidate>, Error>,
     ) -> Trial {
-        let verdict = match candidates.as_ref().map(|all| all.first()) {
-            Err(why) => Verdict::Refused(why.to_string()),
-            Ok(None) => Verdict::NoEffect,
+        let what = &setting.to_string();
+        match candidates.as_ref().map(|all| all.first()) {
+            Err(why) => Trial::without(what, Verdict::Refused, why),
+            Ok(None) => Trial::no_effect(what),
             Ok(Some(own)) => {
                 let links = Times::own(&own.priced).against(&self.before[0], self.from);
                 let rated = Times::rated(&own.priced).against(&self.before[1], self.from);
-                Verdict::of(&links.and(&rated, self.rating_counts(own)))
+                Trial::of(what, &links.and(&rated, self.rating_counts(own)))
             }
-        };
-        Trial {
-            what: setting.to_string(),
-            verdict,
         }
     }
 
@@ -479,10 +600,8 @@ impl Tuner {
                     continue;
                 }
             };
-            tried.push(Trial {
-                what: setting.to_string(),
-                verdict: Verdict::NotTried(why.to_owned()),
-            });
+            let what = &setting.to_string();
+            tried.push(Trial::without(what, Verdict::NotTried, &why));
         }
         left
     }

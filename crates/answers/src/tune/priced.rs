@@ -6,14 +6,16 @@ use plan::{Algorithm, CostTable, GraphKind};
 use planner::search::hops::Hops;
 use planner::{Error, Job, Planned};
 use program::{Collective, Protocol};
+use serde::Serialize;
 
 use super::{LARGEST, SMALLEST};
+use crate::JsonSchema;
 
 /// Times that differ by less than this share are equal.
 pub(super) const EQUAL: f64 = 0.001;
 
 /// A choice and its time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ChosenStep {
     /// The algorithm.
     pub algorithm: Algorithm,

@@ -4,15 +4,19 @@ use std::fmt;
 
 use planner::settings::since;
 use planner::{NcclVersion, Settings};
+use serde::Serialize;
+
+use crate::JsonSchema;
 
 /// A setting that is tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TriedSetting {
     /// The variable.
     pub name: &'static str,
     /// Its value.
     pub value: &'static str,
     /// It matters only where the network joins ranks.
+    #[serde(skip)]
     pub network: bool,
     /// What must hold on the machine, which no file tells.
     pub caution: Option<&'static str>,

@@ -2,7 +2,7 @@
 
 use answers::JobSpec;
 use answers::request::JobRequest;
-use answers::settings::{SettingsAnswer, Verdict, settings};
+use answers::settings::{SettingsReport, Verdict, settings};
 use planner::settings::variables;
 use planner::{Job, NcclVersion, Settings};
 
@@ -18,7 +18,7 @@ fn given(variables: impl IntoIterator<Item = Variable>) -> Settings {
     Settings::with_variables(NcclVersion::default(), variables)
 }
 
-fn answer(variables: impl IntoIterator<Item = Variable>) -> SettingsAnswer {
+fn answer(variables: impl IntoIterator<Item = Variable>) -> SettingsReport {
     settings(&job(), &given(variables)).unwrap()
 }
 
@@ -45,7 +45,7 @@ fn deadly_values_are_refused() {
     for (value, verdict) in [("4095", Verdict::Refused), ("4096", Verdict::Decides)] {
         let answer = answer([variable("NCCL_BUFFSIZE", value)]);
         assert_eq!(answer.findings[0].verdict, verdict, "{value}");
-        assert_eq!(answer.has_faults(), verdict == Verdict::Refused);
+        assert_eq!(!answer.fine, verdict == Verdict::Refused);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use answers::report;
-use answers::settings::{SettingsAnswer, SettingsReport, settings};
+use answers::settings::settings;
 use anyhow::{Context, Result, bail};
 use planner::Settings;
 
@@ -11,15 +11,11 @@ use crate::arguments::PlanArguments;
 use crate::environment::Environment;
 use crate::job;
 use crate::output::{Output, PlanFormat};
-use crate::render::{Look, trim_lines, version, wrap};
 use crate::settings::{read_settings, with_graph_file};
 use crate::sources::{self, Sources};
 
 /// Largest file with settings that is read, bytes.
 const FILE_LIMIT: u64 = 1 << 20;
-
-/// The indent of lines below a verdict.
-const BELOW: &str = "             ";
 
 pub(super) fn run(
     arguments: &PlanArguments,
@@ -46,14 +42,14 @@ pub(super) fn run(
     };
     let job = job::job(machines, &arguments.job, environment, output)?;
     let answer = settings(&job, &given)?;
-    output.differs = answer.has_faults();
+    output.differs = !answer.fine;
     let format = match arguments.json {
         true => PlanFormat::Json,
         false => arguments.format,
     };
     output.text = match format {
-        PlanFormat::Json => report::json(&SettingsReport::of(&answer))?,
-        PlanFormat::Text => page(&answer, environment.look()),
+        PlanFormat::Json => report::json(&answer)?,
+        PlanFormat::Text => answer.page().text(environment.look()),
         _ => bail!("--check-settings prints text or JSON; expected --format text or json"),
     };
     Ok(())
@@ -89,30 +85,4 @@ fn of_file(file: &Path) -> Result<Vec<(String, String)>> {
         );
     }
     Ok(found)
-}
-
-fn page(answer: &SettingsAnswer, look: Look) -> String {
-    let mut text = format!("{}\n", look.heading(&answer.name));
-    text.push_str(&version::of_profile(answer.version.profile(), look));
-    if answer.given.is_empty() {
-        text.push_str(&look.field("settings", "none are given: NCCL's defaults"));
-        return text;
-    }
-    let mut body = String::new();
-    for finding in &answer.findings {
-        let values = finding.names.iter().map(|name| {
-            let value = answer.given.iter().find(|(known, _)| known == name);
-            value.map_or_else(|| name.clone(), |(name, value)| format!("{name}={value}"))
-        });
-        let values: Vec<_> = values.collect();
-        let head = format!("  {:<10} ", finding.verdict.name());
-        body.push_str(&wrap(&values.join(" "), &head, BELOW, look.width));
-        let sentence = wrap(&finding.text, BELOW, BELOW, look.width);
-        body.push_str(&match finding.verdict.is_fault() {
-            true => look.notice(&sentence),
-            false => look.faint(&sentence),
-        });
-    }
-    text.push_str(&look.section("Settings", "what each does to this job", &body));
-    trim_lines(&text)
 }

@@ -1,38 +1,14 @@
-//! Text for people: numbers, lists, colors, and the parts of a page.
+//! Text for people.
 
-pub(crate) mod branch;
-pub(crate) mod channels;
-pub(crate) mod connections;
-pub(crate) mod differences;
-pub(crate) mod document;
-pub(crate) mod grid;
-pub(crate) mod groups;
-pub(crate) mod job_plan;
+pub(crate) mod access_control;
 pub(crate) mod machine;
-pub(crate) mod matrix;
-pub(crate) mod measured;
-pub(crate) mod names;
-pub(crate) mod path;
-pub(crate) mod paths;
-pub(crate) mod plan;
-pub(crate) mod planned_machines;
-pub(crate) mod program;
-pub(crate) mod rank;
-pub(crate) mod settings;
-pub(crate) mod slow_hosts;
-pub(crate) mod summary;
-pub(crate) mod table;
-pub(crate) mod trail;
-pub(crate) mod tree;
-pub(crate) mod version;
 pub(crate) mod what_if;
-pub(crate) mod words;
 
-pub(crate) use pages::numbers::{
-    count, gbps, group, microseconds, milliseconds, or_dash, percent, ranges,
+pub(crate) use answers::terminal::{
+    Look, count, differences, document, gbps, group, groups, matrix, measured, microseconds,
+    milliseconds, or_dash, path, percent, plan, planned_machines, program, ranges, rank, settings,
+    summary, table, tree, trim_lines, version, wrap,
 };
-pub(crate) use pages::terminal::{FIELD, Look, trim_lines, wrap};
-use topology::PathType;
 
 use crate::environment::Environment;
 
@@ -44,8 +20,4 @@ impl Environment {
             color: self.color,
         }
     }
-}
-
-pub(crate) fn legend(kind: PathType) -> String {
-    format!("  {kind}  {}\n", kind.meaning())
 }

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use answers::export::{ExportReport, Kind};
-use answers::tune::Proposal;
-use answers::tune::json::LibraryCheck;
+use answers::tune::{LibraryCheck, Proposal};
 use anyhow::{Result, bail};
 use nccl_binary::job::RESERVED;
 use nccl_log::compare::{Difference, Field, FieldComparison};
@@ -69,7 +68,7 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
     {
         set.push((GRAPH_FILE.to_owned(), graph.display().to_string()));
     }
-    let tuner: Option<PathBuf> = file(Kind::Plugin).filter(|_| !proposal.chooses_well);
+    let tuner: Option<PathBuf> = file(Kind::Plugin).filter(|_| proposal.needs_choices);
     let asked = Asked {
         timeout: None,
         net: Net::Ib,

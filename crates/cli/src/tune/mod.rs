@@ -2,12 +2,9 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod check;
-mod page;
-mod tried;
 
 use answers::report;
-use answers::tune::json::LibraryCheck;
-use answers::tune::{TuneAnswer, TuneQuestion, TuneReport, tune};
+use answers::tune::{TuneQuestion, TuneReport, WrittenFiles, tune};
 use anyhow::{Result, anyhow, bail};
 use plan::cost::Calls;
 use planner::Job;
@@ -30,39 +27,27 @@ pub(crate) fn run(
 ) -> Result<()> {
     let question = question(arguments, environment, output)?;
     let job = question.job.clone();
-    let answer = {
+    let mut answer = {
         let _progress = Progress::new(environment, "trying settings and rings");
         tune(question)?
     };
-    let mut written = None;
-    let mut checks = Vec::new();
+    answer.asks_for_files = arguments.dir.is_some();
     if let (Some(dir), None) = (&arguments.dir, &answer.proposal) {
         export::clear(dir, output)?;
     }
     if let (Some(dir), Some(proposal)) = (&arguments.dir, &answer.proposal) {
         let done = export::write(&[proposal.set()], dir, false, Calls::ONE, output)?;
         for library in &arguments.nccl_library {
-            checks.push(linux::tune_check(
-                library,
-                &job,
-                proposal,
-                &done,
-                environment,
-            )?);
+            let check = linux::tune_check(library, &job, proposal, &done, environment)?;
+            answer.checks.push(check);
         }
-        written = Some(done);
+        answer.files = Some(WrittenFiles::of(&done));
     }
-    output.differs = checks.iter().any(|it: &LibraryCheck| !it.agrees);
-    let shown = page::Shown {
-        answer: &answer,
-        written: written.as_ref(),
-        checks: &checks,
-        asks_for_files: arguments.dir.is_some(),
-    };
+    output.differs = answer.checks.iter().any(|it| !it.agrees);
     output.text = match arguments.format() {
-        TuneFormat::Text => page::page(&shown, environment.look()),
-        TuneFormat::Html => html(&answer, &page::page(&shown, pictures::LOOK))?,
-        TuneFormat::Json => report::json(&TuneReport::of(&answer, written, checks))?,
+        TuneFormat::Text => answer.page().text(environment.look()),
+        TuneFormat::Html => html(&answer, &answer.page().text(pictures::LOOK))?,
+        TuneFormat::Json => report::json(&answer)?,
     };
     Ok(())
 }
@@ -102,7 +87,7 @@ fn question(
 }
 
 /// The page with pictures of the machine under the proposal.
-fn html(answer: &TuneAnswer, text: &str) -> Result<String> {
+fn html(answer: &TuneReport, text: &str) -> Result<String> {
     let proposed = answer.proposal.as_ref().map(|it| &it.planned);
     pictures::page(proposed.unwrap_or(&answer.now), text)
 }

@@ -1,0 +1,77 @@
+//! Facts about the whole job: channels, trees, point-to-point transfers.
+
+use plan::Expansion;
+
+use super::{Look, count};
+
+/// Channels, trees and point-to-point transfers, a line each.
+pub fn facts(job: &Expansion, look: Look) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
+    let (nodes, channels) = (job.layout().nodes() as usize, &job.common().channels);
+    let repeated = if channels.count() == channels.searched {
+        String::new()
+    } else {
+        format!(", made of the {} that were searched", channels.searched)
+    };
+    line(
+        "channels",
+        &format!("{} for collectives{repeated}", channels.count()),
+    );
+    if nodes > 1 {
+        line(
+            "rings",
+            &format!(
+                "through {} in order, in at one GPU and out at another",
+                count(nodes, "node")
+            ),
+        );
+    }
+    line(
+        "trees",
+        &format!(
+            "{} deep{}",
+            job.tree_depth(),
+            if nodes > 1 {
+                ", a double binary tree over the nodes"
+            } else {
+                ""
+            }
+        ),
+    );
+    if let Some(nvls) = job.common().nvls {
+        line(
+            "nvls",
+            &format!(
+                "{}, {}, chunks of {} KiB",
+                count(nvls.channels as usize, "channel"),
+                count(nvls.heads as usize, "head"),
+                nvls.chunk_size / 1024
+            ),
+        );
+    }
+    line(
+        "p2p",
+        &format!(
+            "{}, {} per peer, chunks of {} KiB",
+            count(job.common().p2p.channels as usize, "channel"),
+            per_peer(job),
+            job.common().p2p.chunk_size / 1024
+        ),
+    );
+    text
+}
+
+/// Channels per peer; where nodes count their own, from the fewest to the most.
+fn per_peer(job: &Expansion) -> String {
+    let nodes = job.machines().iter().flatten();
+    let own = nodes.map(|node| node.transports().per_peer);
+    let own = own.map(|own| own.unwrap_or(job.common().p2p.per_peer));
+    let range = own
+        .map(|own| (own, own))
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    match range {
+        Some((least, most)) if least < most => format!("{least} to {most}"),
+        _ => job.common().p2p.per_peer.to_string(),
+    }
+}

@@ -1,0 +1,38 @@
+//! Pages that are arranged by the width of a terminal: trees, matrices, plans.
+
+mod branch;
+pub mod channels;
+pub mod connections;
+pub mod differences;
+pub mod document;
+mod grid;
+pub mod groups;
+pub mod job_plan;
+pub mod matrix;
+pub mod measured;
+pub mod names;
+pub mod path;
+pub mod paths;
+pub mod plan;
+pub mod planned_machines;
+pub mod program;
+pub mod rank;
+pub mod settings;
+pub mod slow_hosts;
+pub mod summary;
+pub mod table;
+pub mod trail;
+pub mod tree;
+pub mod version;
+pub mod words;
+
+pub use pages::numbers::{
+    count, gbps, group, microseconds, milliseconds, or_dash, percent, ranges,
+};
+pub use pages::terminal::{FIELD, Look, trim_lines, wrap};
+use topology::PathType;
+
+/// A line that explains a type of path.
+pub fn legend(kind: PathType) -> String {
+    format!("  {kind}  {}\n", kind.meaning())
+}

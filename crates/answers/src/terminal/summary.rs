@@ -1,0 +1,140 @@
+//! A machine and its plan in a few lines.
+
+use plan::{GpuGroup, GraphSummary, Plan};
+use planner::Routing;
+use topology::NodeType;
+
+use super::paths::path_types;
+use crate::head::job;
+
+use super::table::Columns;
+use super::{Look, count, gbps, slow_hosts, words};
+
+/// The lines of a page's head that describe a machine. `live`: what a plan does not hold.
+pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
+    let own = &plan.machines[machine];
+    line("machine", &own.summary);
+    let Some(group) = own.groups.first() else {
+        return text;
+    };
+    if plan.machines.len() == 1 {
+        line("job", &job(plan));
+    }
+    let left_out = own.gpus.len().saturating_sub(group.ranks.len());
+    if left_out > 0 {
+        let verb = if left_out == 1 { "is" } else { "are" };
+        line(
+            "trimmed",
+            &format!(
+                "{} {verb} reached only over the network, and so left out of this search",
+                count(left_out, "GPU")
+            ),
+        );
+    }
+    if let Some(routing) = live {
+        let ends = [("GPU–GPU", NodeType::Gpu), ("GPU–NIC", NodeType::Net)].into_iter();
+        let paths: Vec<String> = ends
+            .filter_map(|(name, kind)| Some(format!("{name} {}", path_types(routing, kind)?)))
+            .collect();
+        if !paths.is_empty() {
+            line("paths", &paths.join("; "));
+        }
+        line(
+            "limits",
+            &format!(
+                "P2P up to {}, GPUDirect RDMA up to {}",
+                routing.p2p_limit(),
+                routing.gdr_limit()
+            ),
+        );
+    }
+    let (max_bw, total_bw) = (gbps(group.max_bw), gbps(group.total_bw));
+    line(
+        "bounds",
+        &format!("{max_bw} GB/s on the widest path, {total_bw} GB/s into the best-connected GPU"),
+    );
+    text
+}
+
+/// The graphs side by side.
+pub fn graphs(plan: &GpuGroup, look: Look) -> String {
+    let mut headers = vec!["graph", "channels", "each", "all", "GPU–GPU"];
+    if plan.inter {
+        headers.extend(["to net", "GPU–NIC", "NIC in/out"]);
+    }
+    headers.push("pattern");
+    let mut table = Columns::new(look, &headers).right(if plan.inter {
+        &[1, 2, 3, 5]
+    } else {
+        &[1, 2, 3]
+    });
+    for graph in &plan.graphs {
+        let mut row = vec![graph.kind.to_string(), graph.channels.len().to_string()];
+        if graph.channels.is_empty() {
+            row.resize(headers.len(), String::new());
+            row[headers.len() - 1] = "not possible here".to_owned();
+        } else {
+            row.extend([
+                gbps(graph.bw_intra),
+                gbps(graph.total_bw_intra()),
+                graph.type_intra.to_string(),
+            ]);
+            if plan.inter {
+                row.extend([
+                    gbps(graph.bw_inter),
+                    graph.type_inter.to_string(),
+                    words::cross_nic_short(graph.cross_nic).to_owned(),
+                ]);
+            }
+            row.push(graph.pattern.to_string());
+        }
+        table.row(row);
+    }
+    table.finish()
+}
+
+/// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`, for several hosts what all
+/// of them use, and the slow ones.
+pub fn quiet(plan: &Plan) -> String {
+    let groups = || plan.machines.iter().flat_map(|machine| &machine.groups);
+    let inter = groups().any(|group| group.inter);
+    let graphs = plan.common.iter().flat_map(|common| &common.graphs);
+    // Graphs that no machine searched have no channels, either.
+    let searched = |it: &&GraphSummary| groups().any(|group| group.graph(it.kind).is_some());
+    let graphs: String = graphs
+        .filter(searched)
+        .map(|graph| format!(" {}={}", graph.kind, quiet_graph(graph, inter)))
+        .collect();
+    let mut machines: Vec<&str> = Vec::new();
+    for machine in &plan.machines {
+        if !machines.contains(&machine.name.as_str()) {
+            machines.push(&machine.name);
+        }
+    }
+    format!(
+        "{} hosts={} ranks={}{graphs}{}\n",
+        machines.join("+"),
+        plan.request.hosts,
+        plan.rank_count(),
+        slow_hosts::quiet(plan)
+    )
+}
+
+fn quiet_graph(graph: &GraphSummary, inter: bool) -> String {
+    if graph.channels == 0 {
+        return "none".to_owned();
+    }
+    let inside = format!(
+        "{}x{}:{}",
+        graph.channels,
+        gbps(graph.bw_intra),
+        graph.type_intra
+    );
+    if inter {
+        format!("{inside}+{}:{}", gbps(graph.bw_inter), graph.type_inter)
+    } else {
+        inside
+    }
+}
