@@ -13,7 +13,8 @@ use crate::doctor::{CheckedMachine, doctor};
 use crate::job::Machine;
 use crate::log::LogReport;
 use crate::matrix::{MatrixReport, Wiring};
-use crate::question::{shown, sizes};
+use crate::question::sizes;
+use crate::report::Answered;
 use crate::request::{Evidence, File, JobRequest, PlannedJob};
 use crate::results::read::{no_measurement, read};
 use crate::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
@@ -71,11 +72,11 @@ pub enum FileQuestion {
 }
 
 impl FileQuestion {
-    /// Answers the question, in JSON.
+    /// Answers the question.
     ///
     /// # Errors
     /// A file cannot be read, or a job cannot be planned; a sentence.
-    pub fn answer(&self) -> Result<String, String> {
+    pub fn answer(&self) -> Result<Answered, String> {
         match self {
             Self::Difference { job, other } => {
                 difference([job, other], [&job.plan()?, &other.plan()?])
@@ -89,7 +90,7 @@ impl FileQuestion {
                 topology,
                 hosts,
             } => why(files, topology.as_ref(), *hosts),
-            Self::Step(request) => shown(&request.answer()?.report()),
+            Self::Step(request) => Answered::of(&request.answer()?.report()),
         }
     }
 }
@@ -98,7 +99,7 @@ impl FileQuestion {
 ///
 /// # Errors
 /// A file cannot be read, or the plans cannot be compared.
-pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<String, String> {
+pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<Answered, String> {
     let names = jobs.map(|it| it.planned.name());
     let sides = [0, 1].map(|side| (names[side].as_str(), jobs[side].planned.plan()));
     let mut devices = Vec::new();
@@ -108,11 +109,11 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
         devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
     }
     let answer = diff(sides, devices, &sizes()).map_err(|why| why.to_string())?;
-    shown(&DiffReport::of(answer))
+    Answered::of(&DiffReport::of(answer))
 }
 
 /// Checks a topology file and plans it as the job's version does, without its faults.
-fn machine(request: &JobRequest) -> Result<String, String> {
+fn machine(request: &JobRequest) -> Result<Answered, String> {
     let machine = request.file.machine()?;
     let settings = request.settings()?;
     let checked = CheckedMachine {
@@ -121,30 +122,34 @@ fn machine(request: &JobRequest) -> Result<String, String> {
         content: Ok(Arc::new(machine.document)),
     };
     let answer = doctor(&[checked], &settings).map_err(|why| why.to_string())?;
-    shown(&answer)
+    Answered::of(&answer)
 }
 
-fn matrix(file: &File) -> Result<String, String> {
+fn matrix(file: &File) -> Result<Answered, String> {
     let wiring = Wiring::new(&file.machine()?.document);
     match wiring.devices.is_empty() {
         true => Err(format!(
             "{} has no GPU with a rank and no network port with a number: there is nothing to draw",
             file.name
         )),
-        false => shown(&MatrixReport::of(&wiring)),
+        false => Answered::of(&MatrixReport::of(&wiring)),
     }
 }
 
-fn log(file: &File) -> Result<String, String> {
+fn log(file: &File) -> Result<Answered, String> {
     let mut collector = Collector::default();
     let text = file.text.as_deref().unwrap_or_default();
     let read = collector.read(&file.name, text.as_bytes(), |_| {});
     read.map_err(|why| format!("{}: {why}", file.name))?;
-    shown(&LogReport::of(&collector.finish(), None))
+    Answered::of(&LogReport::of(&collector.finish(), None))
 }
 
 /// Why a job hangs or fails. A file that cannot be read is among the inputs, with the reason.
-fn why(files: &[Evidence], topology: Option<&File>, hosts: Option<u32>) -> Result<String, String> {
+fn why(
+    files: &[Evidence],
+    topology: Option<&File>,
+    hosts: Option<u32>,
+) -> Result<Answered, String> {
     let mut pile = Pile::default();
     let mut left = archive::MOST_FILES;
     for file in files {
@@ -168,11 +173,11 @@ fn why(files: &[Evidence], topology: Option<&File>, hosts: Option<u32>) -> Resul
         Some(prices) => prices,
         None => &Floor,
     };
-    shown(&DiagnoseReport::of(&pile.finish(predict)))
+    Answered::of(&DiagnoseReport::of(&pile.finish(predict)))
 }
 
 /// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.
-fn measured(file: &File, job: &JobRequest, fit: bool) -> Result<String, String> {
+fn measured(file: &File, job: &JobRequest, fit: bool) -> Result<Answered, String> {
     let text = file.text.as_deref().unwrap_or_default();
     let read = read(&file.name, text).map_err(|why| why.to_string())?;
     if read.tables.is_empty() {
@@ -199,7 +204,7 @@ fn measured(file: &File, job: &JobRequest, fit: bool) -> Result<String, String> 
     if let Some(first) = results.tables.first_mut() {
         first.notes.extend(read.unread);
     }
-    shown(&ResultsReport::of(&results))
+    Answered::of(&ResultsReport::of(&results))
 }
 
 /// The name of a fitted profile, whose text is in the answer.

@@ -23,7 +23,7 @@ use crate::names::collective;
 use crate::overview::overview;
 use crate::path::{PathReport, path};
 use crate::rank::RankReport;
-use crate::report;
+use crate::report::Answered;
 use crate::request::PlannedJob;
 use crate::settings::settings;
 use crate::simulate::{self, SimulateQuestion, SimulateReport};
@@ -270,14 +270,15 @@ fn usual_if_none(wanted: &[u64]) -> Vec<u64> {
 }
 
 impl PlannedJob {
-    /// Answers a question, in JSON.
+    /// Answers a question.
     ///
     /// # Errors
     /// The question does not fit the job; a sentence.
-    pub fn ask(&self, question: &Question) -> Result<String, String> {
+    pub fn ask(&self, question: &Question) -> Result<Answered, String> {
         match question {
             Question::Overview { highlight, machine } => {
-                overview(self, highlight.as_deref(), *machine).map(|it| it.to_string())
+                overview(self, highlight.as_deref(), *machine)
+                    .map(|it| Answered::plain(it.to_string()))
             }
             Question::Cost {
                 collectives,
@@ -297,7 +298,7 @@ impl PlannedJob {
                 };
                 let answer = PricedJob::of(&self.planned, None).ask(&question);
                 let answer = answer.map_err(|why| why.to_string())?;
-                shown(&answer)
+                Answered::of(&answer)
             }
             Question::Memory {
                 collectives,
@@ -340,7 +341,7 @@ impl PlannedJob {
                 let question = SimulateQuestion::of(collective.0, *size);
                 let fabric = Fabric::default();
                 let job = simulate::planned(&self.planned, None, &question, &fabric);
-                shown(&SimulateReport::of(&job.map_err(|why| why.to_string())?))
+                Answered::of(&SimulateReport::of(&job.map_err(|why| why.to_string())?))
             }
             Question::WhatIf { sizes } => self.after_failures(sizes),
             Question::Expect { collectives, sizes } => self.expectations(collectives, sizes),
@@ -351,21 +352,21 @@ impl PlannedJob {
             } => self.tuned(collectives, sizes, *from),
             Question::Settings => {
                 let answer = settings(&self.job, &self.planned.settings);
-                shown(&answer.map_err(|why| why.to_string())?)
+                Answered::of(&answer.map_err(|why| why.to_string())?)
             }
         }
     }
 
-    fn bounded(&self, question: BoundQuestion) -> Result<String, String> {
+    fn bounded(&self, question: BoundQuestion) -> Result<Answered, String> {
         let answer = bound(&self.planned, &question).map_err(|why| why.to_string())?;
-        shown(&answer)
+        Answered::of(&answer)
     }
 
     fn expectations(
         &self,
         collectives: &[CollectiveName],
         sizes: &[u64],
-    ) -> Result<String, String> {
+    ) -> Result<Answered, String> {
         let question = CostQuestion {
             collectives: match collectives {
                 [] => vec![Collective::AllReduce],
@@ -379,7 +380,7 @@ impl PlannedJob {
         };
         let job = PricedJob::of(&self.planned, None);
         let answer = ExpectReport::of(job, Some(&self.planned), &question);
-        shown(&answer.map_err(|why| why.to_string())?)
+        Answered::of(&answer.map_err(|why| why.to_string())?)
     }
 
     fn tuned(
@@ -387,7 +388,7 @@ impl PlannedJob {
         collectives: &[CollectiveName],
         sizes: &[u64],
         from: u64,
-    ) -> Result<String, String> {
+    ) -> Result<Answered, String> {
         let answer = tune::tune(TuneQuestion {
             job: self.job.clone(),
             settings: self.planned.settings.as_ref().clone(),
@@ -399,41 +400,41 @@ impl PlannedJob {
             from,
         });
         let answer = answer.map_err(|why| why.to_string())?;
-        shown(&answer)
+        Answered::of(&answer)
     }
 
-    fn memory(&self, question: &MemoryQuestion) -> Result<String, String> {
+    fn memory(&self, question: &MemoryQuestion) -> Result<Answered, String> {
         let answer = communicators(&self.job, &self.planned, question);
-        shown(&answer.map_err(|why| why.to_string())?)
+        Answered::of(&answer.map_err(|why| why.to_string())?)
     }
 
-    fn path(&self, ends: [&str; 2], machine: usize) -> Result<String, String> {
+    fn path(&self, ends: [&str; 2], machine: usize) -> Result<Answered, String> {
         let system = Arc::new(self.host(machine)?.view.system().clone());
         let names = NodeNames::new(&system);
         let settings = self.planned.settings.as_ref().clone();
         let found = path(&self.planned.name(), &system, &names, settings, ends);
-        shown(&PathReport::of(
+        Answered::of(&PathReport::of(
             &found.map_err(|why| why.to_string())?,
             &names,
         ))
     }
 
-    fn with_forests(&self) -> Result<String, String> {
+    fn with_forests(&self) -> Result<Answered, String> {
         let plan = with_forests(&self.planned, None).map_err(|why| why.to_string())?;
         let text = plan.to_json().map_err(|why| why.to_string())?;
-        Ok(json!({ "plan": text }).to_string())
+        Ok(Answered::plain(json!({ "plan": text }).to_string()))
     }
 
-    fn rank(&self, rank: u32) -> Result<String, String> {
+    fn rank(&self, rank: u32) -> Result<Answered, String> {
         let plan = self.planned.plan();
         let view = plan.expansion().and_then(|it| it.rank_view(rank));
-        shown(&RankReport {
+        Answered::of(&RankReport {
             view: view.map_err(|why| why.to_string())?,
             slow_hosts: plan.slow_hosts(),
         })
     }
 
-    fn after_failures(&self, sizes: &[u64]) -> Result<String, String> {
+    fn after_failures(&self, sizes: &[u64]) -> Result<Answered, String> {
         let question = WhatIfQuestion {
             failures: failures_of(&self.job, &[]),
             job: self.job.clone(),
@@ -446,7 +447,7 @@ impl PlannedJob {
             answer.add(outcome.map_err(|why| why.to_string())?);
         }
         answer.finish(None);
-        shown(&WhatIfReport::of(&answer))
+        Answered::of(&WhatIfReport::of(&answer))
     }
 
     /// The first host that is like a machine, by its place among the distinct ones.
@@ -461,12 +462,4 @@ impl PlannedJob {
             format!("there is no machine {machine}; the job has {count}, counted from 0")
         })
     }
-}
-
-/// An answer as a line of JSON.
-///
-/// # Errors
-/// It cannot be written; a sentence.
-pub fn shown<R: report::Report>(answer: &R) -> Result<String, String> {
-    report::line(answer).map_err(|why| why.to_string())
 }

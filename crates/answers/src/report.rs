@@ -3,6 +3,7 @@
 #[cfg(feature = "schema")]
 mod schema;
 
+use pages::Page;
 use serde::Serialize;
 
 #[cfg(feature = "schema")]
@@ -21,6 +22,53 @@ pub trait Report: Serialize + Described {
     const FORMAT: &'static str;
     /// Its version. It rises when a field disappears or changes its meaning.
     const VERSION: u32;
+
+    /// Its page, where every program shows the same.
+    fn as_page(&self) -> Option<Page> {
+        None
+    }
+}
+
+/// What a program that asks in JSON gets.
+#[derive(Debug)]
+pub struct Answered {
+    /// The answer as JSON in one line.
+    pub json: String,
+    /// Its page, if it has one.
+    pub page: Option<Page>,
+}
+
+impl Answered {
+    /// An answer with its page.
+    ///
+    /// # Errors
+    /// It cannot be written; a sentence.
+    pub fn of<R: Report>(answer: &R) -> Result<Self, String> {
+        Ok(Self {
+            json: line(answer).map_err(|why| why.to_string())?,
+            page: answer.as_page(),
+        })
+    }
+
+    /// JSON of another origin.
+    pub const fn plain(json: String) -> Self {
+        Self { json, page: None }
+    }
+
+    /// The answer with its page under the key `page`.
+    ///
+    /// # Errors
+    /// The page cannot be written; a sentence.
+    pub fn with_page(self) -> Result<String, String> {
+        let Some(page) = self.page else {
+            return Ok(self.json);
+        };
+        let page = serde_json::to_string(&page).map_err(|why| why.to_string())?;
+        match self.json.strip_suffix('}') {
+            Some(fields) => Ok(format!("{fields},\"page\":{page}}}")),
+            None => Ok(self.json),
+        }
+    }
 }
 
 /// A report below its head.

@@ -44,7 +44,7 @@ impl Planned {
     fn ask(&self, py: Python<'_>, question: &[u8]) -> PyResult<String> {
         let question: Question = parse(question)?;
         let answer = py.detach(|| self.0.ask(&question));
-        answer.map_err(PlanError::new_err)
+        answer.map(|it| it.json).map_err(PlanError::new_err)
     }
 }
 
@@ -63,7 +63,7 @@ fn parse<T: DeserializeOwned>(json: &[u8]) -> PyResult<T> {
 pub fn ask(py: Python<'_>, question: &[u8]) -> PyResult<String> {
     let question: FileQuestion = parse(question)?;
     let answer = py.detach(|| question.answer());
-    answer.map_err(PlanError::new_err)
+    answer.map(|it| it.json).map_err(PlanError::new_err)
 }
 
 /// The machines that are built in, as JSON.

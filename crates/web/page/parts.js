@@ -39,3 +39,19 @@ const number = (it) => (Number.isInteger(it) ? String(it) : Math.abs(it) >= 100 
 const size = (bytes) => (bytes >= 2 ** 30 ? `${number(bytes / 2 ** 30)} GiB` : bytes >= 2 ** 20 ? `${number(bytes / 2 ** 20)} MiB` : bytes >= 1024 ? `${number(bytes / 1024)} KiB` : `${bytes} B`);
 const percent = (it) => (it === null || it === undefined ? null : `${(100 * it).toFixed(0)} %`);
 const sentence = (text) => text && text[0].toUpperCase() + text.slice(1);
+
+// A page as the planner makes it: what it says is its own, and what it looks like is said here.
+function paragraph(text, tone) {
+  return element("p", tone === "notice" ? { class: "error" } : tone === "faint" ? { class: "faint" } : {}, text);
+}
+function block({ kind, it }) {
+  if (kind === "table") return table(it.headers, it.rows.map((row) => row.map((cell, at) => (it.right.includes(at) ? element("span", { class: "n" }, cell) : cell))), (row) => it.devices?.[row] ?? []);
+  if (kind === "text") return paragraph(it.text, it.tone);
+  if (kind === "entry") return element("section", {}, element("h3", {}, `${it.word}: ${it.about}`), paragraph(it.text, it.tone));
+  return element("pre", {}, it);
+}
+// The sections of a page; `extra` adds what a picture of the view needs after a section's title.
+function sections(page, extra = () => []) {
+  return page.sections.flatMap(({ title, remark, blocks }) => [
+    title && element("h2", {}, title), remark && element("p", { class: "faint" }, remark), ...extra(title), ...blocks.map(block)]).filter(Boolean);
+}

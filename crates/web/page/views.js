@@ -58,15 +58,13 @@ async function costView(view) {
     const crossings = taken.flatMap((name, index) => (index && name !== taken[index - 1] ? [`${name} from ${size(sizes[index].bytes)}`] : []));
     view.append(element("h2", {}, collective), element("p", {}, `${taken[0] ?? "nothing"} first${crossings.length ? `, then ${crossings.join(", ")}` : " and for all sizes"}.`),
       plot(`${isTime ? "Time" : "Bus bandwidth"} of ${collective} by size`, unit, sizes.map((it) => it.bytes), lines, taken, limit),
-      element("details", {}, element("summary", {}, "Numbers"), table(["size", "choice", "µs", "GB/s of bus", "channels", ...(theirs ? [`NCCL ${state.beside}`, "µs"] : [])],
-        sizes.map((it, index) => [size(it.bytes), called(it), it.time_us, it.bus_bandwidth_gbps, it.channels, ...(theirs ? [called(theirs[index]), theirs[index].time_us] : [])]))));
+      element("details", {}, element("summary", {}, "Numbers"), ...(own.page.sections.find((it) => it.title === collective)?.blocks ?? []).map(block),
+        theirs ? table(["size", `NCCL ${state.beside}`, "µs"], theirs.map((it) => [size(it.bytes), called(it), it.time_us])) : null));
   }
 }
 async function boundView(view) {
-  const { bounds } = await question({ ask: "bound" });
-  view.append(element("p", {}, "No schedule of a collective has more bus bandwidth than its bound (long messages, on NCCL's model of the machine). Choose a row: the links that limit it light up."),
-    table(["collective", "bound GB/s", "NCCL GB/s", "share", "what limits it"], bounds.map((it) => [it.operation, it.bound_gbps, it.nccl_gbps, it.nccl_gbps === null ? null : percent(it.nccl_gbps / it.bound_gbps), [it.tight, it.limit].filter(Boolean).join(": ")]),
-      (row) => bounds[row].tight_links.flatMap((it) => [it.from, it.to])));
+  const { page } = await question({ ask: "bound" });
+  view.append(element("p", {}, "Choose a row: the links that limit it light up."), ...sections(page));
   if (!state.trees) return view.append(element("p", {}, element("button", { type: "button", id: "trees", onclick: () => { state.trees = true; update(); } }, "Show trees that come near the bounds")));
   try {
     forests(view, (await question({ ask: "forests" })).plan);
@@ -90,24 +88,12 @@ function forests(view, text) {
       element("div", { class: "small" }, ...all.slice(0, 16).map(drawing), all.length > 16 ? element("p", {}, `and ${all.length - 16} more in the file`) : null));
   }
 }
-async function expectView(view) {
-  const { collectives } = await question({ ask: "expect" });
-  view.append(element("p", {}, "What a healthy machine reaches, GB/s of bus bandwidth as nccl-tests print it, and the floor below which something is wrong. “?” marks a guess: no run of a machine like this one is published."));
-  for (const it of collectives) {
-    const rows = it.sizes.filter((row) => row.expected_gbps);
-    if (rows.length) view.append(element("h2", {}, it.collective), table(["size", "predicted", "expected", "floor", "NCCL takes", "like"], rows.map((row) => [size(row.bytes), row.predicted_gbps, row.expected_gbps, row.floor_gbps, called(row), `${row.alike ? "" : "? "}${row.like ?? ""}`])));
-  }
+async function pageView(view, ask) {
+  const { page } = await question({ ask });
+  view.append(...page.fields.filter((it) => it.name === "answer").map((it) => element("p", {}, it.value)), ...sections(page));
 }
-async function tuneView(view) {
-  const found = await question({ ask: "tune" });
-  const { proposal } = found;
-  const parts = proposal ? [...proposal.settings.map((it) => `${it.name}=${it.value}${it.caution ? ` (${it.caution})` : ""}`), ...(proposal.rings ? [`a graph file with other rings: ${proposal.rings}`] : []), ...(proposal.needs_choices ? ["choices of algorithm and protocol, through the tuner plug-in"] : [])] : [];
-  view.append(element("p", {}, proposal ? "NCCL is faster in the model, and nowhere slower, when it is told:" : "There is nothing to gain: of all that was tried nothing makes NCCL faster without making it slower elsewhere."),
-    element("ul", {}, ...parts.map((it) => element("li", {}, it))));
-  const gains = found.gains.flatMap(({ collective, sizes }) => sizes.filter((it) => Math.max(it.gain, it.rated_gain ?? 0) > 1.005).map((it) => [collective, size(it.bytes), called(it.now), called(it.tuned), it.gain, it.rated_gain, it.least_gain === null ? null : `${number(it.least_gain)} to ${number(it.most_gain)}`]));
-  if (gains.length) view.append(table(["collective", "size", "NCCL now", "told", "times as fast by the links", "as NCCL rates it", "between"], gains), element("p", {}, "The command below with --dir DIR writes the files."));
-  view.append(element("details", {}, element("summary", {}, `All ${found.tried.length} that were tried`), table(["what", "verdict", "most", "why"], found.tried.map((it) => [it.what, it.verdict, it.most ? `${it.most.collective} ${size(it.most.bytes)} × ${number(it.most.gain)}` : null, it.why]))));
-}
+const expectView = (view) => pageView(view, "expect");
+const tuneView = (view) => pageView(view, "tune");
 const milliseconds = (us) => us / 1e3;
 // The communicators of a group, and how they lie: those that most are like, and how many other ways there are.
 function lie(communicators) {

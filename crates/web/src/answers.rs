@@ -6,7 +6,7 @@ use std::rc::Rc;
 use answers::built_in;
 use answers::file_question::{FileQuestion, difference};
 use answers::overview::picture;
-use answers::question::shown;
+use answers::report::Answered;
 use answers::request::{JobRequest, PlannedJob};
 use answers::step::picture::picture as step_picture;
 use answers::step::request::StepRequest;
@@ -22,11 +22,11 @@ use crate::request::Request;
 pub fn answer(request: &Request) -> Result<String, String> {
     match request {
         Request::Machines => Ok(machines().to_string()),
-        Request::Ask { job, question } => planned(job)?.ask(question),
+        Request::Ask { job, question } => planned(job)?.ask(question)?.with_page(),
         Request::Files { question } => match &**question {
             FileQuestion::Difference { job, other } => with_pictures(job, other),
             FileQuestion::Step(request) => with_picture(request),
-            question => question.answer(),
+            question => question.answer()?.with_page(),
         },
     }
 }
@@ -63,7 +63,7 @@ fn machines() -> Value {
 /// A step, as the program prices it, beside its picture.
 fn with_picture(request: &StepRequest) -> Result<String, String> {
     let step = request.answer()?;
-    let report = shown(&step.report())?;
+    let report = Answered::of(&step.report())?.with_page()?;
     let picture = json!(step_picture(&step.answer, &step.workload, false));
     Ok(format!("{{\"report\":{report},\"picture\":{picture}}}"))
 }
@@ -71,7 +71,7 @@ fn with_picture(request: &StepRequest) -> Result<String, String> {
 /// The differences, as the program says them, beside pictures of both with marks.
 fn with_pictures(job: &JobRequest, other: &JobRequest) -> Result<String, String> {
     let jobs = [planned(job)?, Rc::new(other.plan()?)];
-    let report = difference([job, other], [&jobs[0], &jobs[1]])?;
+    let report = difference([job, other], [&jobs[0], &jobs[1]])?.json;
     let hosts = [jobs[0].host(0)?, jobs[1].host(0)?];
     let names = hosts.map(|host| NodeNames::new(host.view.system()));
     let marks = [

@@ -18,7 +18,7 @@ const PURE: [&str; 11] = [
     "toporing-plan",
     "toporing-planner",
     "bounds",
-    "draw",
+    "pages",
     "findings",
     "simulator",
     "nccl-log",

@@ -7,6 +7,7 @@ mod page;
 use bounds::limit::Limit;
 use bounds::reach::{collective, in_network, nccl};
 use bounds::{CertificateRequest, Shortfall, capacity_graph, certify, on_rails};
+use pages::Page;
 use plan::Plan;
 use plan::certificate::{
     CapacityGraph, Certificate, CertificateError, LinkSet, Operation, UNITS, check,
@@ -121,6 +122,10 @@ pub struct TightLink {
 impl Report for BoundReport {
     const FORMAT: &'static str = "topo-bound";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 /// Why there are no bounds.

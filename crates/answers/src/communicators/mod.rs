@@ -9,6 +9,7 @@ mod page;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pages::Page;
 use plan::cost::TunedOperation;
 use plan::{Algorithm, Error};
 use planner::explain::count;
@@ -139,6 +140,10 @@ pub struct GpuMemory {
 impl Report for MemoryReport {
     const FORMAT: &'static str = "topo-memory";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 /// Why there is no answer.

@@ -6,6 +6,7 @@ pub mod forest;
 mod page;
 pub mod transfers;
 
+use pages::Page;
 use plan::cost::choose::AlgorithmProtocol;
 use plan::cost::{Calls, Candidate, NoChoice, TunedOperation, WindowChoice, WindowMethod};
 use plan::{Algorithm, CostTable, GraphKind, NcclVersion, Plan, Setting, SlowHosts};
@@ -181,6 +182,10 @@ pub struct Choice {
 impl Report for CostReport {
     const FORMAT: &'static str = "topo-cost";
     const VERSION: u32 = 3;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 /// Why there are no costs.

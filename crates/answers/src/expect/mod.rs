@@ -6,6 +6,7 @@
 pub mod files;
 mod page;
 
+use pages::Page;
 use plan::{Algorithm, Plan, Setting};
 use planner::Planned;
 use planner::explain::NodeNames;
@@ -115,6 +116,10 @@ pub struct Pairs {
 impl Report for ExpectReport {
     const FORMAT: &'static str = "topo-expect";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 /// Why there are no expectations.

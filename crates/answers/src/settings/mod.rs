@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use pages::Page;
 use plan::{Plan, Setting, compare};
 use planner::memory::MemorySettings;
 use planner::settings::{SettingEffect, effect, number, since};
@@ -79,6 +80,10 @@ pub struct SettingsReport {
 impl Report for SettingsReport {
     const FORMAT: &'static str = "topo-settings";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 /// A job under some of its settings.

@@ -78,7 +78,7 @@ impl PlanPage<'_> {
     /// they are not NCCL's.
     fn optimum(&self) -> String {
         let line = self.live.and_then(optimum::line);
-        let mut text = line.map_or_else(String::new, |line| self.look.field("optimum", &line));
+        let mut text = line.map_or_else(String::new, |line| self.look.field("bound", &line));
         if let Some(rings) = self.rings {
             text.push_str(&self.look.field("rings", rings));
         }

@@ -52,8 +52,8 @@ pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) 
     }
     let (max_bw, total_bw) = (gbps(group.max_bw), gbps(group.total_bw));
     line(
-        "bounds",
-        &format!("{max_bw} GB/s on the widest path, {total_bw} GB/s into the best-connected GPU"),
+        "widest",
+        &format!("path {max_bw} GB/s; into the best-connected GPU {total_bw} GB/s"),
     );
     text
 }

@@ -18,6 +18,7 @@ mod trial;
 
 use bounds::reach::collective;
 use bounds::rings::{NoRings, Outcome, RingSearch, replan, replan_with_chains, search, unused};
+use pages::Page;
 use plan::certificate::{Operation, UNITS};
 use plan::{CostTable, GraphKind, Setting};
 use planner::{Error, Job, Planned, Settings};
@@ -194,6 +195,10 @@ pub struct LibraryCheck {
 impl Report for TuneReport {
     const FORMAT: &'static str = "topo-tune";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 /// Why there is no answer.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 fn ask(machine: &str, question: Value) -> Result<Value, String> {
     let question: Question = serde_json::from_value(question).map_err(|why| why.to_string())?;
     let answer = JobRequest::of(machine).plan()?.ask(&question)?;
-    serde_json::from_str(&answer).map_err(|why| why.to_string())
+    serde_json::from_str(&answer.json).map_err(|why| why.to_string())
 }
 
 /// NVLink SHARP does not average: with averages nothing of it is allocated.

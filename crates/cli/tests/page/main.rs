@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             Ok(questions::answers_of_the_program(40)?)
         }),
         Trial::test("deep::answers_of_the_program", || {
-            Ok(questions::answers_of_the_program(200)?)
+            Ok(questions::answers_of_the_program(400)?)
         })
         .with_ignored_flag(true),
         Trial::ignorable_test("plans_in_the_browser", plans_in_the_browser),

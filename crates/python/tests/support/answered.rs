@@ -101,12 +101,12 @@ pub fn answered() -> Result<String, String> {
                 let mut asked = Vec::new();
                 for (name, details) in questions(number) {
                     if let Ok(answer) = planned.ask(&read(&with(&details, name))?) {
-                        asked.push(json!([name, details, value(&answer)?]));
+                        asked.push(json!([name, details, value(&answer.json)?]));
                     }
                 }
                 for (name, details, question) in about_files(number, machine, &options, &request) {
                     if let Ok(answer) = read::<FileQuestion>(&with(&question, name))?.answer() {
-                        asked.push(json!([name, details, value(&answer)?]));
+                        asked.push(json!([name, details, value(&answer.json)?]));
                     }
                 }
                 json!({ "topology": machine, "options": options, "asked": asked })
