@@ -10,7 +10,6 @@ use pages::numbers::or_dash;
 use pages::terminal::{Look, wrap};
 use pages::{Section, Table, row};
 use plan::certificate::Operation;
-use planner::rings::{self, Cost};
 use planner::{Job, Settings};
 use serde::Serialize;
 use topology::xml::Document;
@@ -18,6 +17,7 @@ use topology::xml::Document;
 use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, GroupsError, PlanOrReason};
 use crate::report::Report;
+use crate::ring_price::{self, Cost};
 use crate::terminal::groups::{common_folder, files_of, page as groups_page};
 
 /// A finding with what it costs.
@@ -153,7 +153,7 @@ impl PricedFinding {
 /// The cost of a finding, if the planner can tell.
 fn cost(finding: &Finding, document: &Arc<Document>, settings: &Settings) -> Option<Cost> {
     let (now, mended) = finding.effect.states(document)?;
-    rings::cost(&now, &mended, settings)
+    ring_price::cost(&now, &mended, settings)
 }
 
 /// Findings with their costs.

@@ -7,7 +7,7 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`], [`head`] (of pages); [`request`] (a job as JSON), [`question`];
 //! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`],
-//! [`differences`], [`diff`], [`groups`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
+//! [`differences`], [`diff`], [`groups`], [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
 //! [`simulate`], [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`];
 //! [`file_question`]; [`report`] (answers as JSON), [`terminal`] (pages that are
 //! text).
@@ -46,6 +46,7 @@ pub mod rank;
 pub mod report;
 pub mod request;
 pub mod results;
+pub mod ring_price;
 pub mod settings;
 pub mod show;
 pub mod simulate;

@@ -1,6 +1,6 @@
 //! Runs a collective on ranks, checks it and times it.
 //!
-//! In reading order: [`spec`] (what all ranks do), [`planned`] (what they take from a plan),
+//! In reading order: [`spec`] (what all ranks do), [`plan_parts`] (what they take from a plan),
 //! `measure` (the work of a rank), `choose`, `bench`, `latency`, `pace` (launches until the next
 //! look at the clock), [`load`] (core time of other programs), `survey` (for [`calibrate`]);
 //! threads of this process (`ranks`), [`processes`], [`launched`] (ranks of a launcher),
@@ -25,7 +25,7 @@ pub mod load;
 mod measure;
 pub mod network;
 mod pace;
-pub mod planned;
+pub mod plan_parts;
 pub mod processes;
 pub mod ranks;
 pub mod report;

@@ -37,7 +37,7 @@ fn main() {
                 graph.ranks() / u128::from(hosts)
             );
             let mut near = true;
-            for operation in bounds::planned::BY_TREES {
+            for operation in bounds::forests_of_plan::BY_TREES {
                 let wanted = CertificateRequest {
                     fingerprint: planned.plan().fingerprint,
                     links: LinkSet::Rules,

@@ -11,7 +11,7 @@
 //!
 //! In reading order: [`capacity`], [`collapse`] (equal hosts), [`flow`], [`gather`], [`rooted`],
 //! [`partition`], [`pieces`] (all-to-all), [`forest`] (trees), [`certify`](mod@certify),
-//! [`planned`], [`rings`] (other rings for NCCL).
+//! [`forests_of_plan`], [`rings`] (other rings for NCCL).
 
 mod arborescence;
 pub mod capacity;
@@ -21,6 +21,7 @@ mod draft;
 mod exchange;
 pub mod flow;
 pub mod forest;
+pub mod forests_of_plan;
 pub mod gather;
 pub mod limit;
 pub mod optimum;
@@ -28,7 +29,6 @@ mod pack;
 pub mod partition;
 pub mod pieces;
 mod placed;
-pub mod planned;
 mod rank_first;
 pub mod reach;
 mod reroute;
@@ -42,5 +42,5 @@ mod units;
 
 pub use capacity::{capacity_graph, on_rails};
 pub use certify::{CertificateRequest, certify};
-pub use planned::planned_forests;
+pub use forests_of_plan::planned_forests;
 pub use shortfall::Shortfall;

@@ -2,7 +2,7 @@
 
 use answers::built_in;
 use answers::request::JobRequest;
-use net::run::{PlannedRun, RunnerError};
+use net::run::{RunChannels, RunnerError};
 use plan::{Plan, PlanContent};
 
 fn plan(machine: &str, hosts: u32, gpus: i64) -> Option<Plan> {
@@ -16,8 +16,8 @@ fn plan(machine: &str, hosts: u32, gpus: i64) -> Option<Plan> {
     Some(planned.planned.plan().clone())
 }
 
-fn run(name: &str, plan: &Plan) -> PlannedRun {
-    PlannedRun::of(name, plan, None).unwrap_or_else(|why| panic!("{why}"))
+fn run(name: &str, plan: &Plan) -> RunChannels {
+    RunChannels::of(name, plan, None).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Programs are written over the plan's rings and trees, each once.
@@ -59,7 +59,7 @@ fn the_fingerprint_is_of_what_decides() {
 
 #[test]
 fn what_is_no_plan_is_refused() {
-    let refused = PlannedRun::from_json("job.json", "{}").unwrap_err();
+    let refused = RunChannels::from_json("job.json", "{}").unwrap_err();
     assert!(matches!(refused, RunnerError::Plan { .. }), "{refused}");
     assert!(refused.to_string().starts_with("job.json: "), "{refused}");
 }

@@ -22,7 +22,7 @@
 //! In reading order: [`job`], [`planned`] (the whole recipe), `prepare` (the topologies that a job
 //! plans on), [`settings`], [`rules`], [`routing`], [`view`], [`search`], [`host_plan`],
 //! [`cluster`], [`connect`], [`cost`], [`memory`],
-//! [`explain`], [`what_if`], [`rings`].
+//! [`explain`], [`what_if`].
 
 mod artifact;
 pub mod cluster;
@@ -37,7 +37,6 @@ pub mod memory;
 mod note;
 pub mod planned;
 mod prepare;
-pub mod rings;
 pub mod routing;
 pub mod rules;
 pub mod search;
@@ -46,11 +45,6 @@ mod sockets;
 mod subset;
 pub mod view;
 pub mod what_if;
-
-#[cfg(not(feature = "schema"))]
-use no_schema::JsonSchema;
-#[cfg(feature = "schema")]
-use schemars::JsonSchema;
 
 pub use cluster::{ClusterPlan, MachinePlan};
 pub use connect::JobPlan;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use toporing::communicator::{
-    self, Code, Fault, Launch, Options, PlannedRun, Transfer, UniqueId, interrupt,
+    self, Code, Fault, Launch, Options, RunChannels, Transfer, UniqueId, interrupt,
 };
 
 use crate::error::{CommError, exception};
@@ -247,7 +247,7 @@ impl Comm {
         let plan = match plan {
             None => None,
             Some((name, text, must_fit)) => {
-                let plan = PlannedRun::from_json(&name, &text);
+                let plan = RunChannels::from_json(&name, &text);
                 let plan = plan.map_err(|why| PyValueError::new_err(why.to_string()))?;
                 (must_fit || plan.ranks == ranks).then(|| Arc::new(plan))
             }

@@ -21,7 +21,7 @@
 //! once ([`collapse`]).
 //!
 //! In reading order: [`units`], [`model`], [`wiring`], [`fabric`], `switches`, [`hosts`],
-//! `machine_links`, [`inner_links`], [`planned`], [`mod@build`], [`collapse`], `ends`, `flows`,
+//! `machine_links`, [`inner_links`], [`plan_wiring`], [`mod@build`], [`collapse`], `ends`, `flows`,
 //! `lanes`, `run`, [`path`], [`outcome`], [`mod@simulate`].
 
 pub mod build;
@@ -36,7 +36,7 @@ mod machine_links;
 pub mod model;
 pub mod outcome;
 pub mod path;
-pub mod planned;
+pub mod plan_wiring;
 mod run;
 pub mod simulate;
 mod switches;
@@ -50,7 +50,7 @@ pub use inner_links::{InnerEnd, InnerLinks, InnerRoute};
 pub use model::{LinkKind, Model};
 pub use outcome::Outcome;
 pub use path::{Cause, Path};
-pub use planned::{Fifos, PlannedWiring};
+pub use plan_wiring::{Fifos, PlannedWiring};
 pub use simulate::{Simulation, simulate};
 pub use units::{Rate, Time};
 pub use wiring::{Wiring, WiringError};

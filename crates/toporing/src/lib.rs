@@ -45,7 +45,7 @@ pub mod scope;
 pub mod started;
 
 pub use crate::communicator::{
-    Arguments, Code, Collective, ElementType, End, Exchange, Fault as Error, Options, PlannedRun,
+    Arguments, Code, Collective, ElementType, End, Exchange, Fault as Error, Options, RunChannels,
     Transfer, Transport, UniqueId,
 };
 pub use comm::Comm;

@@ -1,12 +1,12 @@
 //! Groups of equal machines as JSON.
 
 use crate::JsonSchema;
-use planner::rings::Cost;
 use serde::Serialize;
 use topology::differences::MachineDifference;
 
 use super::{Group, Groups};
 use crate::differences::words;
+use crate::ring_price::Cost;
 
 /// Equal machines.
 #[derive(Debug, Serialize, JsonSchema)]

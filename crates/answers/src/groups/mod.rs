@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::ring_price::{Cost, MachineRings};
 use plan::{Comparison, Plan, compare};
 use planner::Settings;
 use planner::explain::count;
-use planner::rings::{Cost, MachineRings};
 use topology::differences::{Inventory, MachineDifference, canonical};
 use topology::xml::Document;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use answers::JobSpec;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use bench::{Devices, RunPlan, Spec, planned};
+use bench::{Devices, RunPlan, Spec, plan_parts};
 use plan::Plan;
 use program::{Collective, Schedule};
 use topology::edit::Edit;
@@ -156,10 +156,10 @@ pub(super) fn read(
     let Some((name, plan)) = plan else {
         return Ok((spec, None));
     };
-    let planned = planned::take(&mut spec, name, &plan)?;
+    let planned = plan_parts::take(&mut spec, name, &plan)?;
     // A plan file still has the lost ranks; a plan made anew does not.
     if all_ranks != spec.ranks {
-        planned::lose(&mut spec, all_ranks, among.lost);
+        plan_parts::lose(&mut spec, all_ranks, among.lost);
     }
     Ok((spec, Some(planned)))
 }

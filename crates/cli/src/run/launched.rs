@@ -99,7 +99,7 @@ pub(super) fn run(
     )?;
     let took = began.elapsed();
     let first = joined.first().context("this process has no rank")?;
-    net::run::planned::check_hosts(&spec.nodes, first)?;
+    net::run::channels_of_plan::check_hosts(&spec.nodes, first)?;
     let launch = |hosts: &Hosts, lost: &[(Vec<u32>, String)]| LaunchReport {
         by: launched.by,
         reached: hosts.reached().clone(),

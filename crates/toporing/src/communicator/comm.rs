@@ -78,7 +78,7 @@ impl Comm {
         };
         let hosts = Hosts::join(options.join(id, rank, ranks))?;
         if let Some(plan) = &options.plan {
-            let checked = net::run::planned::check_hosts(&plan.hosts, &hosts);
+            let checked = net::run::channels_of_plan::check_hosts(&plan.hosts, &hosts);
             checked.map_err(|why| Fault::invalid(why.to_string()))?;
         }
         let alarm = hosts.alarm()?;

@@ -27,7 +27,7 @@ pub use comm::Comm;
 pub use error::{Code, Fault};
 pub use exchange::Exchange;
 pub use executor::{End, Transport, interrupt};
-pub use net::run::{PlannedRun, RunnerError};
+pub use net::run::{RunChannels, RunnerError};
 pub use options::{Options, free_id, hold_root};
 pub use program::{Collective, ElementType, Reduction};
 pub use queue::Transfer;

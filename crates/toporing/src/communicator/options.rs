@@ -9,7 +9,7 @@ use bootstrap::interface::{self, Wanted};
 use bootstrap::member::Meeting;
 use bootstrap::{Key, Timing, UniqueId};
 use net::Host;
-use net::run::PlannedRun;
+use net::run::RunChannels;
 
 use crate::communicator::error::{Code, Fault};
 
@@ -29,7 +29,7 @@ pub struct Options {
     /// Replaces the identity of this host, as `NCCL_HOSTID` does.
     pub host_id: Option<String>,
     /// The plan whose channels, NICs and proxies are used. All ranks give the same.
-    pub plan: Option<Arc<PlannedRun>>,
+    pub plan: Option<Arc<RunChannels>>,
     /// The driver's number of this rank's GPU, for collectives on its memory
     /// ([`Comm::run_on`](crate::communicator::Comm::run_on)). All ranks give one, or none does.
     pub gpu: Option<u32>,

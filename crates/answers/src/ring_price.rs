@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::JsonSchema;
 use plan::GraphKind;
+use planner::explain::gbps;
+use planner::{Job, Settings};
 use serde::Serialize;
 use topology::xml::Document;
 
-use crate::explain::gbps;
-use crate::{Job, Settings};
+use crate::JsonSchema;
 
 /// Losses below this are rounding, GB/s.
 const NOTHING: f32 = 0.01;
@@ -72,7 +72,7 @@ impl MachineRings {
                 Job::of(hosts.concat())
             }
         };
-        let inside = crate::plan(&alone, settings).ok();
+        let inside = planner::plan(&alone, settings).ok();
         let inside = inside.and_then(|planned| {
             let rings = planned.node(0).graph(GraphKind::Ring)?;
             Some(Rings {
@@ -80,7 +80,7 @@ impl MachineRings {
                 each: rings.bw_intra,
             })
         });
-        let between = crate::plan(&pair, settings).ok();
+        let between = planner::plan(&pair, settings).ok();
         let between = between.and_then(|planned| {
             let rings = planned.job.common().graph(GraphKind::Ring)?;
             Some(Rings {

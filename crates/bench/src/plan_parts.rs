@@ -1,8 +1,8 @@
 //! The parts of a plan that ranks take.
 
 use anyhow::{Result, bail};
-use net::run::PlannedRun;
-use net::run::planned::nvls_from;
+use net::run::RunChannels;
+use net::run::channels_of_plan::nvls_from;
 use plan::{NcclVersion, Plan};
 use program::Schedule;
 
@@ -14,7 +14,7 @@ use crate::spec::Spec;
 /// # Errors
 /// The plan lacks what the run needs.
 pub fn take(spec: &mut Spec, name: String, plan: &Plan) -> Result<RunPlan> {
-    let planned = PlannedRun::of(&name, plan, Some(spec.collective))?;
+    let planned = RunChannels::of(&name, plan, Some(spec.collective))?;
     spec.devices.nvls_from = nvls_from(plan, spec.collective);
     let choice = |bytes: &u64| {
         let choice = plan.costs.as_ref()?.choose(spec.collective, *bytes).ok()?;

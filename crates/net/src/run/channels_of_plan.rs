@@ -12,7 +12,7 @@ use crate::run::ports::PlanPorts;
 
 /// A plan as its ranks run it.
 #[derive(Debug, Clone)]
-pub struct PlannedRun {
+pub struct RunChannels {
     /// Its ranks.
     pub ranks: u32,
     /// By channel: the ranks in ring order. Channels that do not join all ranks are left out.
@@ -84,7 +84,7 @@ pub enum RunnerError {
     },
 }
 
-impl PlannedRun {
+impl RunChannels {
     /// Reads a plan that `topo plan -o` wrote.
     ///
     /// # Errors
