@@ -410,7 +410,7 @@ enum Outcome : int { ENDED = 0, STUCK = 1, NO_MEMORY = 2, CANCELLED = 3, REFUSED
 
 // What ends a run besides its threads.
 struct Ends {
-  const uint32_t* remote;  // not null: the kernel may wait for other processes until this word is set
+  const uint32_t* remote;  // not null: the kernel may wait for other processes until it is set
   char* report;
   size_t report_bytes;
 };
@@ -488,8 +488,8 @@ extern "C" int topo_emulate(void (*kernel)(const void*), const void* launch, uin
   return emulator::execute(own, blocks, threads, {remote, report, report_bytes});
 }
 
-// Like topo_emulate, of a kernel that was compiled with checks and waits for others. Returns also 3:
-// the run was told to end; 4: an access was refused, and `report` says of which thread.
+// Like topo_emulate, of a kernel that was compiled with checks and waits for others. Returns also
+// 3: the run was told to end; 4: an access was refused, and `report` says of which thread.
 extern "C" int topo_emulate_checked(void (*kernel)(const void*), const void* launch, size_t launch_bytes,
                                     uint32_t blocks, uint32_t threads, uint64_t seed,
                                     const emulator::Checks* checks, char* report, size_t report_bytes) {

@@ -10,8 +10,8 @@ constexpr uint32_t WARP = 32;
 constexpr uint64_t WORD = 8;
 // Most words that plain loads keep; then all are forgotten, which is always allowed.
 constexpr size_t MOST_SEEN = 1 << 16;
-// One call of `drain_some` in so many begins a rest. Rests are what shows a missing release behind a
-// switch: with one in 16, an order of threads in 10 shows it, with one in 4, each.
+// One call of `drain_some` in so many begins a rest. Rests are what shows a missing release behind
+// a switch: with one in 16, an order of threads in 10 shows it, with one in 4, each.
 constexpr uint64_t CALLS_PER_REST = 4;
 constexpr uint64_t LONGEST_REST = 64;
 

@@ -2,8 +2,8 @@ const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound:
 // Views that read a file, also of a machine that cannot be planned.
 const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose", "Step"];
 const state = { view: "Machine", file: { name: "dgx-h100" }, others: [], machine: 0, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, tflops: null, placed: false, trees: false, fit: false, evidence: [], chosen: [], unit: "time", beside: null, small: false };
-// What the address holds: fields of the form, and besides them parts of the state, each with a check,
-// because anybody can write an address.
+// What the address holds: fields of the form, and besides them parts of the state, each with a
+// check, because anybody can write an address.
 const FIELDS = ["hosts", "gpus", "nccl", "set", "without"];
 const isText = (it) => typeof it === "string" && it.length <= 4096;
 const isTruth = (it) => typeof it === "boolean";

@@ -14,8 +14,8 @@ function decode(packed, from, to) {
   }
   return new Uint8Array(bytes.buffer);
 }
-// A stream of the content, decoded in pieces while others unpack and compile those before. The first
-// character counts the bytes at the end that only fill the last five.
+// A stream of the content, decoded in pieces while others unpack and compile those before. The
+// first character counts the bytes at the end that only fill the last five.
 function unpacked(packed) {
   let at = 1;
   const pieces = new ReadableStream({

@@ -95,7 +95,8 @@ async function pageView(view, ask) {
 const expectView = (view) => pageView(view, "expect");
 const tuneView = (view) => pageView(view, "tune");
 const milliseconds = (us) => us / 1e3;
-// The communicators of a group, and how they lie: those that most are like, and how many other ways there are.
+// The communicators of a group, and how they lie: those that most are like, and how many others
+// there are.
 function lie(communicators) {
   const ways = communicators.map(({ ranks, hosts, machines, on_a_host: [least, most] }) => `${ranks}${hosts === 1 ? " on a host" : `, ${least === most ? least : `${least} to ${most}`} on each of ${hosts} hosts${machines < hosts ? ` in ${machines} NVLink domain${machines > 1 ? "s" : ""}` : ""}`}`);
   const others = new Set(ways).size - 1;
@@ -155,7 +156,8 @@ function example(view, what, name, text) {
 const NCCL_TESTS = `# Collective test starting: all_reduce_perf\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n${[[20, 52], [22, 71], [24, 118], [26, 322], [28, 1020], [30, 4040]].map(([power, time]) => { const bytes = 2 ** power; const rate = bytes / time / 1e3; const half = `${time}.0 ${rate.toFixed(2)} ${(rate * 1.75).toFixed(2)} 0`; return `${bytes} ${bytes / 4} float sum -1 ${half} ${half}`; }).join("\n")}\n`;
 const NCCL_LOG = `node1:100:100 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n${[0, 1, 2, 3].map((rank) => `node1:10${rank}:20${rank} [${rank}] NCCL INFO ncclCommInitRank comm 0x55${rank} rank ${rank} nranks 4 cudaDev ${rank} nvmlDev ${rank} busId ${rank + 1}000 commId 0x7 - Init START`).join("\n")}\n${[0, 1].map((ring) => `node1:100:200 [0] NCCL INFO Channel 0${ring}/02 : 0 1 2 3`).join("\n")}\nnode1:102:202 [2] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n`;
 const WATCHDOG = "[rank2]:[E504 10:00:00.000000000 ProcessGroupNCCL.cpp:629] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=_ALLGATHER_BASE, NumelIn=1048576, NumelOut=3145728, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.\n";
-// Flight recorders of five ranks: rank 1 waits for rank 0, that one for rank 2, and that one for rank 4.
+// Flight recorders of five ranks: rank 1 waits for rank 0, which waits for rank 2, which waits for
+// rank 4.
 function recorders() {
   const groups = { tp0: [0, 1], tp1: [2, 3, 4], dp0: [0, 2] };
   return ["dp0", "tp0", "tp1", "tp1", null].map((last, rank) => {

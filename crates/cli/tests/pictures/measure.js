@@ -1,5 +1,5 @@
-// Lists labels over each other and labels beyond the edge of their picture; the argument takes it. A
-// long page may still be loading when the script begins.
+// Lists labels over each other and labels beyond the edge of their picture; the argument takes it.
+// A long page may still be loading when the script begins.
 const done = arguments[0];
 function measure() {
   const found = [];
