@@ -13,7 +13,7 @@ const MOST_LL128: u64 = 1 << 20;
 
 /// Most ranks with LL128 where peers' memory can be accessed: if all send, and if one does. With
 /// more, a rank sends to one after the other for longer than a direct transfer takes
-/// (docs/gpu-h200.md).
+/// (docs/gpu.md).
 const MOST_LL128_RANKS: u32 = 2;
 const MOST_LL128_RECEIVERS: u32 = 4;
 

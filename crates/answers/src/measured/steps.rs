@@ -17,7 +17,7 @@ use crate::JsonSchema;
 
 /// What a message with Simple takes where nothing lies between its ends, µs: barriers of its
 /// threads, the poll, loads and stores. Measured between two blocks of an H200
-/// (docs/gpu-h200.md): data behind a counter and the answer by a counter take 2.5 µs, and one by LL
+/// (docs/gpu.md): data behind a counter and the answer by a counter take 2.5 µs, and one by LL
 /// with the same answer 1.8, of which the answer is half.
 const HANDOVER_US: f64 = 1.6;
 

@@ -9,7 +9,7 @@ use answers::log::{LogQuestion, compare};
 use answers::{JobSpec, Machine};
 use nccl_log::Collector;
 
-/// Two ranks on the GPU of a guest with one H200 (docs/gpu-h200.md), NCCL 2.32.3: its dump of the
+/// Two ranks on the GPU of a guest with one H200 (docs/gpu.md), NCCL 2.32.3: its dump of the
 /// topology, and its log without what repeats.
 #[test]
 fn two_ranks_on_an_h200() {

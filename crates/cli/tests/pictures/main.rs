@@ -135,13 +135,13 @@ fn complete() -> Result<(), String> {
     }
 }
 
-/// The pictures of docs/pictures.md are those that its commands make. `TOPO_BLESS=1` writes them.
+/// The pictures of docs/page.md are those that its commands make. `TOPO_BLESS=1` writes them.
 fn documents() -> Result<(), String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))
     };
-    let page = read(&docs.join("pictures.md"))?;
+    let page = read(&docs.join("page.md"))?;
     let commands = page
         .lines()
         .filter_map(|line| line.trim().strip_prefix("topo "));
@@ -167,7 +167,7 @@ fn documents() -> Result<(), String> {
         count += 1;
     }
     match count {
-        0 => Err("docs/pictures.md has no command".to_owned()),
+        0 => Err("docs/page.md has no command".to_owned()),
         _ => Ok(()),
     }
 }
