@@ -2,6 +2,7 @@
 
 pub(crate) mod bound;
 pub(crate) mod compare;
+pub(crate) mod concise;
 pub(crate) mod diagnose;
 pub(crate) mod expect;
 pub(crate) mod export;
@@ -264,7 +265,7 @@ pub(crate) enum Command {
     },
     /// Print this help, or that of a command
     Help {
-        /// The command
+        /// The command, or a page of options: job, hosts, megatron
         command: Option<String>,
     },
     /// Print the manual page, or write all pages into a folder

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::arguments::{Arguments, layout, modes};
+use crate::arguments::{Arguments, concise, layout, modes};
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use answers::suggest;
@@ -24,16 +24,22 @@ pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
-/// The help of the program, or of a command.
+/// The help of the program, of a command, or the page of a topic's options.
 pub(crate) fn help(
     name: Option<&str>,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let mut command = layout::command(environment.width, name, name.and_then(modes::of));
+    let width = environment.width.min(layout::MOST_COLUMNS);
+    if let Some(mut page) = name.and_then(|it| concise::page(it, width)) {
+        output.text = page.render_help().to_string();
+        return Ok(());
+    }
+    let mut command = layout::help(environment.width, name, name.and_then(modes::of));
     command.build();
     if let Some(name) = name {
         let names = command.get_subcommands().map(clap::Command::get_name);
+        let names = names.chain(concise::topics());
         let near = suggest::nearest(name, names, 1);
         let Some(found) = command.find_subcommand(name) else {
             bail!("there is no command `{name}`{}", suggest::question(&near));

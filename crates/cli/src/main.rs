@@ -127,8 +127,7 @@ fn work() -> ExitCode {
         mode,
         is_former,
     } = modes::resolve(std::env::args_os().collect());
-    let used = arguments.get(1).and_then(|it| it.to_str());
-    let command = arguments::layout::command(environment.width, used, mode);
+    let command = arguments::layout::command(environment.width, &arguments, mode);
     let matches = command.try_get_matches_from(arguments);
     let arguments = match matches.and_then(|it| Arguments::from_arg_matches(&it)) {
         Ok(arguments) => arguments,

@@ -46,7 +46,7 @@ Examples:
                                                NVLinks of each GPU
   topo diff --each-failure topology.xml --hosts 16  the device fails on one of 16 hosts
   topo diff --each-failure topology.xml --only nic,nvlink --sizes 1M,8G
-  topo diff --each-failure topology.xml --format json  with every difference of the two plans
+  topo diff --each-failure topology.xml --json  with every difference of the two plans
   topo diff --each-failure topology.xml --time-limit 10  the failures that fit into 10 s
 
 Each row compares two whole plans; topo plan with the options in the row shows the second one.

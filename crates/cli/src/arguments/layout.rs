@@ -3,9 +3,12 @@
 //! In the constants, a line that begins with two spaces is an example: a command, then spaces and
 //! what it is for, which may also be the line below. Every other line is a paragraph.
 
+use std::ffi::OsString;
+
 use clap::CommandFactory;
 
 use super::Arguments;
+use super::concise::concise;
 use super::modes::{self, Mode};
 use crate::render::wrap;
 
@@ -30,7 +33,7 @@ const DEEP: usize = 20;
 
 /// All commands, with the help of the one that is used, or that of the program, laid out in at
 /// most so many columns. `mode` is the one that was asked for.
-pub(crate) fn command(width: usize, used: Option<&str>, mode: Option<Mode>) -> clap::Command {
+pub(crate) fn help(width: usize, used: Option<&str>, mode: Option<Mode>) -> clap::Command {
     let width = width.min(MOST_COLUMNS);
     let lay_out = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
         Some(text) => command.after_help(laid_out(&text, width)),
@@ -38,9 +41,27 @@ pub(crate) fn command(width: usize, used: Option<&str>, mode: Option<Mode>) -> c
     };
     let all = Arguments::command().term_width(width);
     match used.filter(|name| all.find_subcommand(name).is_some()) {
-        Some(name) => modes::describe(all, name, mode).mut_subcommand(name, lay_out),
+        Some(name) => {
+            modes::describe(all, name, mode).mut_subcommand(name, |it| lay_out(concise(it)))
+        }
         None => lay_out(modes::describe_all(all, width)),
     }
+}
+
+/// All commands, as they read arguments: with that help where these ask for it, or name no command.
+pub(crate) fn command(width: usize, arguments: &[OsString], mode: Option<Mode>) -> clap::Command {
+    let used = arguments.get(1).and_then(|it| it.to_str());
+    let all = Arguments::command();
+    match used.filter(|name| all.find_subcommand(name).is_some()) {
+        Some(name) if !arguments.iter().any(asks_for_help) => modes::describe(all, name, mode),
+        _ => help(width, used, mode),
+    }
+}
+
+/// Whether an argument may ask for help: `--help`, `-h`, or that among other letters.
+fn asks_for_help(argument: &OsString) -> bool {
+    let text = argument.to_string_lossy();
+    text == "--help" || text.starts_with('-') && !text.starts_with("--") && text.contains('h')
 }
 
 /// An example.

@@ -29,7 +29,7 @@ Examples:
   topo doctor topology.xml                     check what a file alone can tell
   topo doctor machine/                         check a recording
   topo doctor nodes/*.xml                      check many machines, and name those that differ
-  topo doctor --format json                    for a node health check
+  topo doctor --json                           for a node health check
 
 Exit status: 0 when there is nothing to say, 1 when there are findings or machines that differ, 2 \
 when something is wrong.";
@@ -39,7 +39,7 @@ Examples:
   topo show --matrix                                  this machine, as nvidia-smi topo -m draws it
   topo show --matrix topology.xml                     a machine from its file
   topo show --matrix machine/                         a recorded machine
-  topo show --matrix --format json                    for programs";
+  topo show --matrix --json                           for programs";
 
 pub(crate) const COMPLETE_EXAMPLES: &str = "\
 Examples:

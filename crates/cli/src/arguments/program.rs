@@ -15,7 +15,7 @@ Examples:
   topo show --program --ranks 4 --collective all-reduce --algorithm mesh
   topo show --program --ranks 4 --collective all-reduce --algorithm two-phase-mesh --transfer direct
   topo show --program plan.json --collective send-recv --root 2 --to 5 --rank 5
-  topo show --program plan.json --collective all-reduce --format json
+  topo show --program plan.json --collective all-reduce --json
 
 Steps have NCCL's names: recvReduceSend receives from a FIFO, reduces with local \
 data, and sends the result.

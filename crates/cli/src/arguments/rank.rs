@@ -11,7 +11,7 @@ pub(crate) const RANK_EXAMPLES: &str = "\
 Examples:
   topo plan topology.xml --hosts 16384 -o plan.json
   topo show plan.json --rank 77777
-  topo show plan.json --rank 0 --format json   for other tools
+  topo show plan.json --rank 0 --json          for other tools
 
 Only this rank is computed, so a large job takes no longer than a small one.";
 

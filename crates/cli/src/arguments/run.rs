@@ -17,20 +17,14 @@ use crate::sizes::size;
 pub(crate) const RUN_EXAMPLES: &str = "\
 Examples:
   topo run --ranks 4 all-reduce                four ranks here, 8 bytes to 256 MiB, checked
-  topo run --ranks 4 all-reduce --processes    one process per rank
-  topo run --ranks 8 all-reduce --backend cuda --processes
-                                               on the GPUs of this machine, one process each
+  topo run --ranks 8 all-reduce --backend cuda  on the GPUs of this machine
   topo run plan.json all-reduce                the rings and trees of a plan from topo plan -o
   topo run topology.xml all-gather             of a machine, which is planned first
-  topo run --ranks 2 all-reduce -b 1M -e 1M    one size
   topo run all-reduce -b 8 -e 128M -f 2 -g 8   as all_reduce_perf of nccl-tests: 8 ranks
   topo run all-reduce -g 2 -b 1M -e 4M -i 1M   steps of 1 MiB
   topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
-  topo run --ranks 4 send-recv -n 100 -w 10    every rank to the next; 100 launches after 10
   topo run --backend cuda --pairs > pairs.txt  bandwidths between all GPUs, for --measured
-  topo run --ranks 2 all-reduce --format json  for scripts
-  mpirun -n 4 topo run all-reduce              ranks that a launcher starts: Open MPI, MPICH,
-                                               torchrun, srun, Kubernetes
+  mpirun -n 4 topo run all-reduce              ranks that a launcher starts (topo help hosts)
   topo run all-reduce --rank 0 --world 2 --rendezvous file:/shared/job
                                                one of two ranks, started by hand
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::tasks::listed;
-use super::{said, topo};
+use super::{ok, said, topo};
 
 /// Columns of the terminal.
 const WIDTHS: [usize; 4] = [60, 80, 100, 160];
@@ -18,6 +18,33 @@ fn help(command: &str, width: usize) -> String {
         topo.arg(command);
     }
     said(topo.arg("--help").output().unwrap()).out
+}
+
+/// Most lines of a command's help: two screens.
+const TWO_SCREENS: usize = 100;
+
+/// Pages that have options of their own.
+const MODES: [[&str; 2]; 7] = [
+    ["show", "--program"],
+    ["diff", "--each-failure"],
+    ["expect", "--results"],
+    ["simulate", "--network-only"],
+    ["diagnose", "--log"],
+    ["diagnose", "--collect"],
+    ["run", "--calibrate"],
+];
+
+#[test]
+fn help_fits_two_screens() {
+    let of = |words: &[&str]| said(topo().args(words).arg("--help").output().unwrap()).out;
+    let commands = listed().into_iter().map(|it| (help(&it, MOST), it));
+    let modes = MODES.iter().map(|it| (of(it), it.join(" ")));
+    let topics = ["job", "hosts", "megatron"].map(|it| (ok(&["help", it]).out, it.to_owned()));
+    for (page, name) in commands.chain(modes).chain(topics) {
+        let lines = page.lines().count();
+        assert!(lines <= TWO_SCREENS, "topo {name} --help has {lines} lines");
+        assert!(lines > 5, "topo {name} --help:\n{page}");
+    }
 }
 
 fn indent(line: &str) -> usize {
