@@ -3,8 +3,16 @@
 use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use libloading::Library;
+use shared_memory::call_within;
+
+/// The library's name.
+const LIBRARY: &str = "libnvrtc.so";
+
+/// How long a compilation may take, also on a slow processor that does other work.
+pub const LONGEST_COMPILATION: Duration = Duration::from_secs(600);
 
 /// Names of the library, newest last.
 const NAMES: [&str; 2] = ["libnvrtc.so.12", "libnvrtc.so.13"];
@@ -76,6 +84,26 @@ impl Compiler {
             }
         }
         Err(why)
+    }
+
+    /// As [`Self::compile`], but no longer than this.
+    ///
+    /// # Errors
+    /// As [`Self::compile`]; or the library hangs.
+    pub fn compile_within(
+        self,
+        longest: Duration,
+        name: &'static str,
+        text: String,
+        options: Vec<String>,
+    ) -> Result<CompilerOutput, String> {
+        let (major, minor) = self.version;
+        let compiled = call_within(longest, move || self.compile(name, &text, &options));
+        compiled.unwrap_or_else(|why| {
+            Err(format!(
+                "NVRTC {major}.{minor} ({LIBRARY}), compiling {name}: {why}"
+            ))
+        })
     }
 
     /// Compiles a source text.
@@ -223,5 +251,37 @@ mod tests {
     fn a_missing_compiler_is_an_error() {
         let error = Compiler::open(Some(Path::new("/nonexistent/libnvrtc.so"))).unwrap_err();
         assert!(error.contains("/nonexistent/libnvrtc.so"), "{error}");
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_is_an_error() {
+        const SOURCE: &str = "#include <unistd.h>
+            int nvrtcVersion(int *major, int *minor) { *major = 12, *minor = 9; return 0; }
+            int nvrtcCreateProgram(void) { return 0; }
+            int nvrtcCompileProgram(void) { for (;;) pause(); }\n";
+        let folder = tempfile::tempdir().unwrap();
+        let (source, library) = (
+            folder.path().join("it.c"),
+            folder.path().join("libnvrtc.so"),
+        );
+        std::fs::write(&source, SOURCE).unwrap();
+        let mut compiler = std::process::Command::new("cc");
+        let built = compiler
+            .args(["-shared", "-fPIC", "-o"])
+            .args([&library, &source]);
+        if !built.status().is_ok_and(|it| it.success()) {
+            println!("not run: there is no C compiler");
+            return;
+        }
+        let compiler = Compiler::open(Some(&library)).unwrap();
+        let longest = Duration::from_millis(10);
+        let compiled = compiler.compile_within(longest, "a.cu", String::new(), Vec::new());
+        assert_eq!(
+            compiled,
+            Err(
+                "NVRTC 12.9 (libnvrtc.so), compiling a.cu: it did not return within 0.01 s"
+                    .to_owned()
+            )
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use cudarc::driver::{DriverError, result};
@@ -14,6 +15,7 @@ use crate::error::{Driver, Error};
 use crate::handles::{digits, lock};
 use crate::module::{Module, Origin};
 use crate::prebuilt::MULTICAST_PTX;
+use crate::presence;
 
 /// The least compute capability × 10 of code that has multicasts.
 const MULTICAST_CAPABILITY: u32 = 90;
@@ -113,13 +115,14 @@ fn stuck(device: sys::CUdevice) -> Arc<AtomicBool> {
     Arc::clone(lock(&STUCK).entry(device).or_default())
 }
 
-/// The number of GPUs of this machine.
+/// The number of GPUs of this machine. `longest` is how long the driver may take to start.
 ///
 /// # Errors
-/// The driver finds none.
-pub(crate) fn count() -> Result<u32, Error> {
+/// The driver finds none, or hangs.
+pub(crate) fn count(longest: Duration) -> Result<u32, Error> {
     let none = |why| Error::NoDevice { why };
-    result::init().map_err(|error| none(crate::error::words(error)))?;
+    let started = presence::answer("cuInit", longest, result::init)?;
+    started.map_err(|error| none(crate::error::words(error)))?;
     let count = result::device::get_count().to(|| "counting GPUs".to_owned())?;
     match u32::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
@@ -142,7 +145,7 @@ impl Device {
     /// # Errors
     /// There is no such GPU, it reports an error, or there are no kernels for it.
     pub(crate) fn open(number: u32, options: &crate::Options) -> Result<Self, Error> {
-        let count = count()?;
+        let count = count(options.longest_start())?;
         if number >= count {
             let device = number;
             return Err(Error::NoSuchDevice { device, count });
@@ -212,6 +215,9 @@ impl Device {
     }
 
     /// Checks that the loaded kernels have the instructions of multicasts, whatever the GPU has.
+    /// Others do nothing in place of them: with a trap there the kernel of 8-bit integers for
+    /// compute capability 8.0 would spill. Ranks take NVLS only where this succeeds for all of
+    /// them, so those kernels are never launched with a program that has multicasts.
     ///
     /// # Errors
     /// They do not.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cudarc::driver::result;
 use cudarc::driver::sys;
@@ -38,6 +39,15 @@ pub struct Options {
     pub compile: bool,
     /// The only kind of memory to share with other processes; `None`: the best available.
     pub memory: Option<MemoryKind>,
+    /// How long the driver may take to load, and then to start; `None`: [`presence::LONGEST_START`].
+    pub longest_start: Option<Duration>,
+}
+
+impl Options {
+    /// How long the driver may take to load, and then to start.
+    pub(crate) fn longest_start(&self) -> Duration {
+        self.longest_start.unwrap_or(presence::LONGEST_START)
+    }
 }
 
 /// The GPUs of this process.
@@ -59,9 +69,9 @@ impl Cuda {
     /// Opens GPUs.
     ///
     /// # Errors
-    /// There is no driver, no GPU, or no kernels for it.
+    /// There is no driver, no GPU, or no kernels for it; or the driver hangs.
     pub fn open(options: &Options) -> Result<Self, Error> {
-        presence::check()?;
+        presence::check(options.longest_start())?;
         let numbers = if options.devices.is_empty() {
             vec![0]
         } else {
@@ -92,13 +102,14 @@ impl Cuda {
         })
     }
 
-    /// The number of GPUs of this machine.
+    /// The number of GPUs of this machine. `longest` is how long the driver may take to load, and
+    /// then to start.
     ///
     /// # Errors
-    /// There is no driver or no GPU.
-    pub fn count() -> Result<u32, Error> {
-        presence::check()?;
-        device::count()
+    /// There is no driver or no GPU, or the driver hangs.
+    pub fn count(longest: Duration) -> Result<u32, Error> {
+        presence::check(longest)?;
+        device::count(longest)
     }
 
     /// The GPUs in use, indexed by the ranks' devices.

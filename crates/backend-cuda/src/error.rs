@@ -18,6 +18,17 @@ pub enum Error {
         /// The library's name.
         library: &'static str,
     },
+    /// The driver's library hangs.
+    #[error(
+        "the NVIDIA driver does not answer ({library}: {why}); see whether nvidia-smi answers and what dmesg says of the GPUs \
+         (Xid), and restart the machine if they do not come back; without a GPU, take the CPU backend"
+    )]
+    Silent {
+        /// The library's name.
+        library: &'static str,
+        /// The call, and how long it was waited for.
+        why: String,
+    },
     /// The driver lacks a function that this program calls.
     #[error(
         "the NVIDIA driver is too old: it lacks {symbol}; install 525 or newer, or take the CPU backend"

@@ -10,7 +10,7 @@ use files::Folder;
 use sha2::{Digest, Sha256};
 
 use crate::Options;
-use crate::compiler::{Compiler, OPTIONS};
+use crate::compiler::{Compiler, LONGEST_COMPILATION, OPTIONS};
 use crate::error::{Error, words};
 use crate::handles::digits;
 use crate::prebuilt::{self, Source};
@@ -103,7 +103,8 @@ impl Module {
         {
             return Ok((module, Origin::Kept(version)));
         }
-        let compiled = compiler.compile("execute_program.cu", &text, &flags);
+        let compiled =
+            compiler.compile_within(LONGEST_COMPILATION, "execute_program.cu", text, flags);
         let compiled = compiled.map_err(|why| {
             tried.push(why);
             none(tried.join("; "))

@@ -2,13 +2,19 @@
 //! so nothing else may call them before [`check`] has succeeded.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cudarc::driver::{DriverError, sys};
+use shared_memory::call_within;
 
 use crate::error::Error;
 
 /// The driver's library.
 const LIBRARY: &str = "libcuda.so.1";
+
+/// How long the driver's library may take to load, and then to start: without persistence mode it
+/// initializes all GPUs.
+pub const LONGEST_START: Duration = Duration::from_secs(60);
 
 /// Functions that this crate calls; drivers since 11.6 have them.
 pub const SYMBOLS: [&str; 70] = [
@@ -103,11 +109,28 @@ fn find(library: &libloading::Library, symbol: &str) -> Option<usize> {
     found.ok().map(|function| *function as usize)
 }
 
-/// Checks that the driver is present and has all functions.
+/// Checks that the driver is present and has all functions. `longest` is how long its library may
+/// take to load.
 ///
 /// # Errors
-/// It is missing or too old, or the loader finds another library under another of its names.
-pub fn check() -> Result<(), Error> {
+/// It is missing, too old or hangs, or the loader finds another library under another of its names.
+pub fn check(longest: Duration) -> Result<(), Error> {
+    answer("loading it", longest, find_driver)?
+}
+
+/// Runs a call of the driver's library that may hang.
+pub(crate) fn answer<R: Send + 'static>(
+    what: &str,
+    longest: Duration,
+    call: impl FnOnce() -> R + Send + 'static,
+) -> Result<R, Error> {
+    call_within(longest, call).map_err(|why| Error::Silent {
+        library: LIBRARY,
+        why: format!("{what}: {why}"),
+    })
+}
+
+fn find_driver() -> Result<(), Error> {
     let library = open()?;
     let absent = SYMBOLS.iter().find(|it| find(&library, it).is_none());
     if let Some(symbol) = absent {
@@ -175,7 +198,7 @@ mod tests {
 
     #[test]
     fn without_a_driver_it_is_an_error_that_says_how_to_go_on() {
-        match check() {
+        match check(LONGEST_START) {
             // A machine with a driver.
             Ok(()) => {}
             Err(error) => {

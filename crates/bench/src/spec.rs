@@ -227,11 +227,16 @@ impl Spec {
         };
         Ok(Settings {
             channels,
-            longest_wait: Duration::from_secs(self.timeout_s),
+            longest_wait: self.longest_wait(),
             buffer_bytes: Some(self.arena_bytes()),
             callers_memory: self.callers_memory,
             ..Settings::default()
         })
+    }
+
+    /// How long a rank waits for another one, and for the driver of its GPU to start.
+    pub(crate) const fn longest_wait(&self) -> Duration {
+        Duration::from_secs(self.timeout_s)
     }
 
     /// Bytes of the two buffers of the largest size, of scratch memory for it, and of the numbers

@@ -8,6 +8,7 @@ use anyhow::Context;
 use files::printable;
 
 use crate::hints;
+use crate::linux;
 use crate::output::Output;
 use crate::render::count;
 
@@ -30,21 +31,23 @@ const PIPE_NOT_CONNECTED: i32 = 233;
 pub(crate) fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
     print_warnings(&output.warnings);
     report(&output.notes);
-    match done.and_then(|()| print(&output.text, output.is_file)) {
-        Ok(()) if output.differs => ExitCode::from(DIFFERS),
+    let status = match done.and_then(|()| print(&output.text, output.is_file)) {
+        Ok(()) if output.differs => DIFFERS,
         Ok(()) => match &output.unknown {
             Some(why) => {
                 report(&format!("UNKNOWN: {why}\n"));
-                ExitCode::from(UNKNOWN)
+                UNKNOWN
             }
-            None => ExitCode::SUCCESS,
+            None => 0,
         },
         Err(error) => {
             let hint = hints::of(&error).map_or_else(String::new, |it| format!("; {it}"));
             report(&format!("error: {error:#}{hint}\n"));
-            ExitCode::from(FAILED)
+            FAILED
         }
-    }
+    };
+    linux::end_if_abandoned(status);
+    ExitCode::from(status)
 }
 
 /// Prints what clap says instead of running a command: a mistake in the command line, or help.

@@ -19,6 +19,14 @@ pub enum Error {
         /// The loader's message.
         why: String,
     },
+    /// A library hangs while it is loaded and started.
+    #[error("the net plug-in {wanted} does not start: {why}; NCCL_NET_PLUGIN=none does without it")]
+    Silent {
+        /// The libraries that were tried.
+        wanted: String,
+        /// How long it was waited for.
+        why: String,
+    },
     /// The library exports no table of a supported version.
     #[error("{library} exports none of ncclNetPlugin_v8 to ncclNetPlugin_v12{}; expected a net plug-in of ABI v8 and newer, \
              as made for NCCL 2.20 and newer", older.map_or_else(String::new, |it| format!(", but ncclNetPlugin_v{it}")))]

@@ -1,6 +1,7 @@
 //! Finding and opening the library.
 
 use std::ffi::{CStr, c_void};
+use std::fmt;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
@@ -64,6 +65,16 @@ impl PluginChoice {
             return Err(Error::Name(what));
         }
         Ok(Self::Named(names))
+    }
+}
+
+impl fmt::Display for PluginChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("none"),
+            Self::Found => f.write_str(DEFAULT_LIBRARY),
+            Self::Named(names) => f.write_str(&names.join(", ")),
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`],
 //! [`buffer_table`], [`tag_table`], [`bell`] with its [`alarms`], [`yielder`], [`wait`],
-//! [`process_memory`], [`error`]. Only the module `sync` differs when the model checker loom looks
+//! [`process_memory`], [`hung`], [`error`]. Only the module `sync` differs when the model checker loom looks
 //! for a wrong memory order (`cargo xtask loom`).
 //!
 //! ```
@@ -38,6 +38,8 @@ pub mod buffer_table;
 pub mod error;
 pub mod fifo;
 #[cfg(not(loom))]
+pub mod hung;
+#[cfg(not(loom))]
 pub mod limits;
 #[cfg(not(loom))]
 pub mod mapping;
@@ -60,6 +62,8 @@ pub use bell::Bell;
 pub use bell::Ring;
 pub use buffer_table::{BufferTable, Descriptor, Place};
 pub use error::Error;
+#[cfg(not(loom))]
+pub use hung::{NoReturn, call_within, end_if_abandoned};
 #[cfg(not(loom))]
 pub use limits::machine_bytes;
 #[cfg(not(loom))]

@@ -72,11 +72,13 @@ static const char *setting(const char *name) {
     return getenv(text);
 }
 
-/* The code with which a function must fail now, or 0. */
+/* The code with which a function must fail now, or 0. It does not return if it must hang. */
 static int fault(const char *function, int *calls) {
     const char *value = setting(function);
     if (value == NULL)
         return SUCCESS;
+    while (strcmp(value, "hang") == 0)
+        pause();
     const char *colon = strchr(value, ':');
     int after = colon ? atoi(colon + 1) : 0;
     if (__atomic_fetch_add(calls, 1, __ATOMIC_RELAXED) < after)

@@ -70,7 +70,7 @@ pub fn process(
 ) -> Result<(String, Vec<RunRow>)> {
     match spec.backend {
         RunsOn::Cuda => process_on(spec, bootstrap, observer, || {
-            let cuda = open_place(place, &spec.devices)?;
+            let cuda = open_place(place, spec)?;
             let words = describe(&cuda);
             Ok((cuda, words))
         }),

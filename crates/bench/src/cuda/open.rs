@@ -1,8 +1,10 @@
 //! GPUs, and the ranks on them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use backend_cuda::presence::LONGEST_START;
 use backend_cuda::{Cuda, MemoryKind, Options};
 use device_runtime::{DeviceDriver, Kernels, ProcessRanks};
 use executor::{Communicator, Settings};
@@ -29,14 +31,15 @@ pub struct OpenedRanks<M: DeviceDriver = Cuda> {
 
 /// Opens GPUs for ranks that are threads; with more ranks than GPUs, several share one.
 pub(super) fn open(spec: &Spec) -> Result<OpenedRanks> {
-    let devices = Cuda::count()?.min(spec.ranks).max(1);
+    let longest = spec.longest_wait();
+    let devices = Cuda::count(longest)?.min(spec.ranks).max(1);
     if devices > 1 && spec.devices.blocking_launches {
         bail!(
             "CUDA_LAUNCH_BLOCKING is set: the driver would wait for the kernel of the first GPU, which waits for those of the \
              others; unset it, or run ranks as processes"
         );
     }
-    let cuda = open_devices((0..devices).collect(), &spec.devices)?;
+    let cuda = open_devices((0..devices).collect(), &spec.devices, longest)?;
     let places = (0..spec.ranks).map(|rank| rank % devices).collect();
     ranks_on(cuda, places, spec)
 }
@@ -46,7 +49,8 @@ pub(super) fn open(spec: &Spec) -> Result<OpenedRanks> {
 /// # Errors
 /// There is none, or the driver refuses one.
 pub fn open_all() -> Result<Cuda> {
-    open_devices((0..Cuda::count()?).collect(), &Devices::default())
+    let count = Cuda::count(LONGEST_START)?;
+    open_devices((0..count).collect(), &Devices::default(), LONGEST_START)
 }
 
 /// [`LaunchOptions::most_blocks`](device_runtime::LaunchOptions::most_blocks) of ranks that have a
@@ -78,7 +82,7 @@ fn open_at(
     settings: &Settings,
     most_blocks: u32,
 ) -> Result<OpenedRanks> {
-    let cuda = open_devices(gpus, &Devices::default())?;
+    let cuda = open_devices(gpus, &Devices::default(), LONGEST_START)?;
     let ranks = places.len() as u32;
     let options = device_runtime::LaunchOptions {
         most_blocks,
@@ -97,11 +101,11 @@ fn open_at(
 /// # Errors
 /// There are no two, or they have no multicast (NVLS).
 pub fn count_for_multicast() -> Result<u32> {
-    let count = Cuda::count()?.min(MOST_MEMBERS);
+    let count = Cuda::count(LONGEST_START)?.min(MOST_MEMBERS);
     if count < 2 {
         bail!("it needs 2 GPUs, and this machine has {count}");
     }
-    let cuda = open_devices((0..count).collect(), &Devices::default())?;
+    let cuda = open_devices((0..count).collect(), &Devices::default(), LONGEST_START)?;
     for place in 0..count {
         if let Err(why) = cuda.multicast_kinds(place) {
             bail!("{why}");
@@ -111,12 +115,13 @@ pub fn count_for_multicast() -> Result<u32> {
 }
 
 /// Opens the GPU of a process that has this place among those of its machine.
-pub(super) fn open_place(place: u32, devices: &Devices) -> Result<Cuda> {
-    let count = Cuda::count()?.max(1);
-    open_devices(vec![place % count], devices)
+pub(super) fn open_place(place: u32, spec: &Spec) -> Result<Cuda> {
+    let longest = spec.longest_wait();
+    let count = Cuda::count(longest)?.max(1);
+    open_devices(vec![place % count], &spec.devices, longest)
 }
 
-fn open_devices(numbers: Vec<u32>, devices: &Devices) -> Result<Cuda> {
+fn open_devices(numbers: Vec<u32>, devices: &Devices, longest: Duration) -> Result<Cuda> {
     let memory = match devices.memory.as_deref() {
         None => None,
         Some(name) => match MemoryKind::ALL.into_iter().find(|it| it.name() == name) {
@@ -127,6 +132,7 @@ fn open_devices(numbers: Vec<u32>, devices: &Devices) -> Result<Cuda> {
     Ok(Cuda::open(&Options {
         devices: numbers,
         memory,
+        longest_start: Some(longest),
         ..Options::default()
     })?)
 }

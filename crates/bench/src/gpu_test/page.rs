@@ -25,7 +25,7 @@ impl<'a> Page<'a> {
     /// There is no GPU.
     pub(crate) fn begin(options: &'a TestOptions, output: TestOutput<'a>) -> Result<Self> {
         // Nothing else asks the driver here: it may hang.
-        backend_cuda::presence::check().context(
+        backend_cuda::presence::check(backend_cuda::presence::LONGEST_START).context(
             "nothing was run: every check of this command needs an NVIDIA GPU; copy this program \
              to a machine that has one and run `topo gpu-test` there",
         )?;

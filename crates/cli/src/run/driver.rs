@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use backend_cuda::{Error, presence};
@@ -20,13 +21,14 @@ const NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
 /// both names lead to the driver.
 ///
 /// # Errors
-/// The folder cannot be made, or the program cannot be started.
-pub(super) fn only_one(environment: &Environment) -> Result<()> {
-    let Err(Error::TwoDrivers {
-        file: Some(driver), ..
-    }) = presence::check()
-    else {
-        return Ok(());
+/// The driver hangs, the folder cannot be made, or the program cannot be started.
+pub(super) fn only_one(environment: &Environment, longest: Duration) -> Result<()> {
+    let driver = match presence::check(longest) {
+        Err(Error::TwoDrivers {
+            file: Some(driver), ..
+        }) => driver,
+        Err(hangs @ Error::Silent { .. }) => return Err(hangs.into()),
+        _ => return Ok(()),
     };
     let Some(cache) = &environment.cache else {
         return Ok(());

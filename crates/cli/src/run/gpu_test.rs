@@ -24,7 +24,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    driver::only_one(environment)?;
+    driver::only_one(environment, Duration::from_secs(arguments.timeout))?;
     let options = TestOptions {
         ranks: arguments.ranks.clone(),
         only: arguments.only.iter().map(|it| subject(*it)).collect(),

@@ -18,6 +18,7 @@ mod table;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bench::{Event, RunReport, RunsOn, choose, cuda, processes, threads};
@@ -65,7 +66,7 @@ pub(crate) fn run(
         bail!("cannot write `-`: --trace expects a file's name");
     }
     if arguments.backend == BackendName::Cuda {
-        driver::only_one(environment)?;
+        driver::only_one(environment, Duration::from_secs(arguments.timeout))?;
     }
     if arguments.pairs {
         return pairs::run(arguments, environment, output);

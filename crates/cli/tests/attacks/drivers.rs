@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use backend_cuda::presence;
 use libtest_mimic::{Completion, Failed};
 
-use crate::program::{LONG, Running, Said, clean, not_run, root};
+use crate::program::{FAILED, LONG, Running, Said, clean, not_run, root};
 
 /// When a command that asks a driver has ended, twice for a busy machine.
 const IN_TIME: Duration = Duration::from_secs(2 * 15);
@@ -151,6 +152,39 @@ pub(crate) fn a_driver_that_hangs_stops_no_command() -> Result<Completion, Faile
     let why = "GPUs of topology.xml: no answer: libnvidia-ml.so.1 did not answer within 10 s";
     let listed = collect.out.contains("\n  topology.xml\n") && collect.out.contains(why);
     assert!(listed, "{collect:?}");
+    Ok(Completion::Completed)
+}
+
+/// A driver of GPUs that hangs when it is loaded, or when it is started.
+pub(crate) fn a_driver_of_gpus_that_hangs_ends_a_run() -> Result<Completion, Failed> {
+    let functions = presence::SYMBOLS.iter().chain(&presence::ELAPSED);
+    let mut source = "#include <unistd.h>\n".to_owned();
+    source.extend(functions.map(|it| format!("int {it}(void) {{ for (;;) pause(); }}\n")));
+    let load = "__attribute__((constructor)) static void load(void) { for (;;) pause(); }\n";
+    for (mode, source, call) in [
+        ("start", source.clone(), "cuInit"),
+        ("load", source + load, "loading it"),
+    ] {
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("driver.c"), source)?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o"]);
+        compiler.args([at("libcuda.so.1"), at("driver.c")]);
+        if !compiler.status().is_ok_and(|it| it.success()) {
+            return not_run("there is no C compiler");
+        }
+        fs::hard_link(at("libcuda.so.1"), at("libcuda.so"))?;
+        for more in [&[][..], &["--processes"]] {
+            let arguments = "run --ranks 2 all-reduce --backend cuda -T 2".split(' ');
+            let arguments: Vec<&str> = arguments.chain(more.iter().copied()).collect();
+            let said = start(folder.path(), &arguments).within(LONG);
+            let what = format!("{mode} {more:?}: {said:?}");
+            assert!(said.status == FAILED && said.took < IN_TIME, "{what}");
+            let words = format!("libcuda.so.1: {call}: it did not return within 2 s");
+            assert!(said.err.contains(&words), "{what}");
+        }
+    }
     Ok(Completion::Completed)
 }
 

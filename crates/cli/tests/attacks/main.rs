@@ -65,6 +65,7 @@ fn main() -> std::process::ExitCode {
         deadlines::a_data_connection_that_is_cut_is_named_at_once,
         drivers::a_management_library_that_misbehaves_is_a_finding,
         drivers::a_driver_that_hangs_stops_no_command,
+        drivers::a_driver_of_gpus_that_hangs_ends_a_run,
         drivers::programs_that_collect_runs_end_with_it,
         inputs::a_socket_can_be_standard_input,
         inputs::a_net_plugin_that_is_no_file_is_refused,

@@ -82,6 +82,7 @@ fn main() -> std::process::ExitCode {
         plugins::every_protocol_and_json,
         plugins::the_default_library,
         plugins::a_plugin_that_does_not_start,
+        plugins::a_plugin_that_hangs,
         plugins::ranks_that_disagree,
         plugins::a_failure_in_the_middle,
         plugins::messages_that_never_come,

@@ -232,6 +232,28 @@ pub(crate) fn a_plugin_that_does_not_start() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
+/// One rank's plug-in hangs: all ranks report it, and its process ends.
+pub(crate) fn a_plugin_that_hangs() -> Result<Completion, Failed> {
+    let Some(place) = Place::new(12)? else {
+        return not_run(NO_COMPILER);
+    };
+    for name in ["TOPO_LOOPBACK_INIT", "TOPO_LOOPBACK_DEVICES_CALL"] {
+        let said = place.run(2, |rank, command| {
+            command
+                .env("NCCL_HOSTID", format!("host{rank}"))
+                .args(SHORT)
+                .args(["--join-timeout", "10"]);
+            if rank == 1 {
+                command.env(name, "hang");
+            }
+        })?;
+        let hangs = format!("the net plug-in {} does not start: ", place.plugin());
+        let late = "it did not return within 5 s";
+        all_say(&said, &[], &["rank 1, process", &hangs, late])?;
+    }
+    Ok(Completion::Completed)
+}
+
 pub(crate) fn ranks_that_disagree() -> Result<Completion, Failed> {
     let Some(place) = Place::new(9)? else {
         return not_run(NO_COMPILER);

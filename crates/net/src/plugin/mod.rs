@@ -18,6 +18,7 @@ use bootstrap::message::read_whole;
 use bootstrap::socket::service::Service;
 use executor::Error;
 use net_plugin::{Plugin, PluginChoice};
+use shared_memory::call_within;
 use shared_memory::fifo::SLOTS;
 
 use crate::errors::of_service;
@@ -44,13 +45,26 @@ impl Own {
         }
     }
 
-    fn load(&self, communicator: u64) -> &Result<Option<Plugin>, net_plugin::Error> {
-        self.loaded
-            .get_or_init(|| Plugin::load(&self.wanted, communicator))
+    /// Loads and starts it, for at most so long.
+    fn load(
+        &self,
+        communicator: u64,
+        longest: Duration,
+    ) -> &Result<Option<Plugin>, net_plugin::Error> {
+        self.loaded.get_or_init(|| {
+            let wanted = self.wanted.clone();
+            let loaded = call_within(longest, move || Plugin::load(&wanted, communicator));
+            loaded.unwrap_or_else(|why| {
+                Err(net_plugin::Error::Silent {
+                    wanted: self.wanted.to_string(),
+                    why: why.to_string(),
+                })
+            })
+        })
     }
 
-    fn report(&self, communicator: u64) -> Report {
-        match self.load(communicator) {
+    fn report(&self, communicator: u64, longest: Duration) -> Report {
+        match self.load(communicator, longest) {
             Ok(None) => Report::Nothing,
             Ok(Some(plugin)) => Report::Loaded(LoadedPlugin {
                 name: plugin.name().to_owned(),
@@ -83,7 +97,8 @@ pub(crate) fn agree_all(
     longest: Duration,
 ) -> Result<Agreement, Error> {
     let refused = |why: String| Error::Bootstrap { rank, why };
-    let report = own.report(number(infos));
+    // The others wait for the report meanwhile.
+    let report = own.report(number(infos), longest / 2);
     let bytes = postcard::to_allocvec(&report).unwrap_or_default();
     let all = service.exchange_alike(bytes, longest);
     let all = all.map_err(|error| of_service(rank, error))?;
@@ -98,7 +113,7 @@ pub(crate) fn agree_all(
         });
     };
     Ok(Agreement {
-        plugin: own.load(0).clone().ok().flatten(),
+        plugin: own.load(0, longest).clone().ok().flatten(),
         loaded: Some(loaded),
         fallen_back: None,
     })

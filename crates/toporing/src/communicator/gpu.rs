@@ -151,7 +151,7 @@ fn open(
         return Ok(ranks);
     }
     let system = |error: backend_cuda::Error| Fault::new(Code::System, error.to_string());
-    presence::check().map_err(system)?;
+    presence::check(presence::LONGEST_START).map_err(system)?;
     let _context = CallersContext::keep();
     let of_rank = |rank: &u32| numbers.get(*rank as usize).copied();
     let mut gpus: Vec<u32> = here.iter().filter_map(of_rank).collect();
