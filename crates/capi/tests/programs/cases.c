@@ -38,6 +38,8 @@ static void start_ranks(void) {
         }
         children[child] = pid;
     }
+    /* The end of all others ends rank 0's wait for them. */
+    if (rank == 0) close(joined[1]);
     if (rank == 0) {
         CHECK(topo_unique_id(&id, NULL));
         for (uint32_t to = 1; to < ranks; to++) EXPECT(write(tube[1], &id, sizeof id) == sizeof id);
@@ -201,35 +203,64 @@ static void transfers(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
-static void *abort_soon(void *comm) {
-    until_busy(comm);
-    /* The call has begun, and has still to look for an abort before it waits. */
-    usleep(200000);
-    topo_comm_abort(comm);
+/* When another thread aborts a call: before it begins; once it has begun; once it has sent and waits. */
+enum moment { BEFORE, BEGUN, WAITING };
+struct abort {
+    topo_comm *comm;
+    enum moment moment;
+};
+
+static void *abort_at(void *argument) {
+    struct abort *abort = argument;
+    char byte;
+    if (abort->moment == BEGUN) until_busy(abort->comm);
+    if (abort->moment == WAITING) EXPECT(read(joined[0], &byte, 1) == 1);
+    CHECK(topo_comm_abort(abort->comm));
     return NULL;
+}
+
+/* Rank 0 waits for what nobody sends. Rank 1 tells it that it has the message before. */
+static int run_aborted(struct abort *abort) {
+    topo_comm *comm = abort->comm;
+    float value = 1;
+    if (abort->moment != WAITING) return run_beside(comm, &value);
+    CHECK(topo_group_start(comm));
+    CHECK(topo_send(comm, &value, 1, TOPO_F32, 1));
+    CHECK(topo_receive(comm, &value, 1, TOPO_F32, ranks - 1));
+    return topo_group_end(comm);
 }
 
 /* Rank 0 waits for ranks that come late, until another of its threads aborts. */
 static void aborts(void) {
-    topo_comm *comm = join(0);
-    float value = 1;
-    all_have_joined();
-    double began = now();
-    if (rank == 0) {
-        pthread_t thread;
-        pthread_create(&thread, NULL, abort_soon, comm);
-        int ended = run_beside(comm, &value);
-        EXPECT(ended == TOPO_FAILED && strstr(topo_last_error(), "topo_comm_abort"));
-        pthread_join(thread, NULL);
-        open_gate();
-    } else {
-        wait_at_gate();
-        int ended = topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
-        EXPECT(ended == TOPO_FAILED);
+    topo_comm *first = join(0);
+    for (enum moment moment = BEFORE; moment <= WAITING; moment++) {
+        struct abort abort = {.moment = moment};
+        CHECK(topo_comm_split(first, 0, (int32_t)rank, &abort.comm));
+        float value = 1;
+        all_have_joined();
+        double began = now();
+        if (rank == 0) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, abort_at, &abort);
+            if (moment == BEFORE) pthread_join(thread, NULL);
+            EXPECT(run_aborted(&abort) == TOPO_FAILED);
+            EXPECT(strstr(topo_last_error(), "topo_comm_abort"));
+            if (moment != BEFORE) pthread_join(thread, NULL);
+            open_gate();
+        } else {
+            if (moment == WAITING && rank == 1) {
+                CHECK(topo_receive(abort.comm, &value, 1, TOPO_F32, 0));
+                EXPECT(write(joined[1], "", 1) == 1);
+            }
+            wait_at_gate();
+            int ended = topo_run(abort.comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, TOPO_SUM, 0);
+            EXPECT(ended == TOPO_FAILED && strstr(topo_last_error(), "topo_comm_abort"));
+        }
+        EXPECT(topo_run(abort.comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_FAILED);
+        CHECK(topo_comm_destroy(abort.comm));
+        EXPECT(now() - began < 10);
     }
-    EXPECT(topo_run(comm, TOPO_ALL_REDUCE, &value, &value, 1, TOPO_F32, 0, 0) == TOPO_FAILED);
-    CHECK(topo_comm_destroy(comm));
-    EXPECT(now() - began < 2);
+    CHECK(topo_comm_destroy(first));
 }
 
 /* Rank 1 is killed in a collective. */

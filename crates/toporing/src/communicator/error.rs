@@ -84,6 +84,13 @@ impl Fault {
         Self::new(Code::Invalid, text)
     }
 
+    /// A call after this rank aborted, or one that had begun and did not wait yet.
+    pub(crate) fn aborted(why: &str) -> Self {
+        let text =
+            format!("this rank aborted the communicator: {why}; destroy it and make a new one");
+        Self::new(Code::Failed, text)
+    }
+
     /// Refuses a library for other languages whose panics would end their programs. `instead` says
     /// which one to use.
     ///

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,7 +49,8 @@ pub struct Gpu {
 struct Watched {
     state: Mutex<State>,
     changed: Condvar,
-    aborted: AtomicBool,
+    /// Why this rank aborted.
+    aborted: OnceLock<String>,
 }
 
 /// The communicator, and what it has enqueued.
@@ -118,12 +118,9 @@ impl Watched {
         if let Some(fault) = &state.fault {
             return Err(fault.clone());
         }
-        match self.aborted.load(Ordering::Acquire) {
-            true => Err(Fault::new(
-                Code::Failed,
-                "the communicator was aborted; destroy it and make a new one",
-            )),
-            false => Ok(()),
+        match self.aborted.get() {
+            Some(why) => Err(Fault::aborted(why)),
+            None => Ok(()),
         }
     }
 }
@@ -282,7 +279,7 @@ impl Gpu {
                 ends: false,
             }),
             changed: Condvar::new(),
-            aborted: AtomicBool::new(false),
+            aborted: OnceLock::new(),
         });
         let own = Arc::clone(&watched);
         let watcher = std::thread::Builder::new().name(format!("topo GPU {rank}"));
@@ -425,7 +422,7 @@ impl Gpu {
 
     /// Makes the communicator fail on all ranks.
     pub fn abort(&self, failure: bootstrap::Failure) {
-        self.watched.aborted.store(true, Ordering::Release);
+        let _ = self.watched.aborted.set(failure.what.clone());
         self.alarm.fail(failure);
     }
 

@@ -1,8 +1,8 @@
 //! The state that the threads of a communicator share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ pub struct Shared {
     /// Something was started, or is left, for the background thread.
     pub started: Condvar,
     alarm: Alarm,
-    aborted: AtomicBool,
+    /// Why this rank aborted.
+    aborted: OnceLock<String>,
 }
 
 /// The communicator and the calls that it runs.
@@ -66,7 +67,7 @@ impl Shared {
             changed: Condvar::new(),
             started: Condvar::new(),
             alarm,
-            aborted: AtomicBool::new(false),
+            aborted: OnceLock::new(),
         }
     }
 
@@ -157,11 +158,8 @@ impl Shared {
 
     /// Runs something with the communicator, and catches panics.
     pub fn guard<R>(&self, body: impl FnOnce() -> Result<R, Fault>) -> Result<R, Fault> {
-        if self.aborted.load(Ordering::Acquire) {
-            return Err(Fault::new(
-                Code::Failed,
-                "the communicator was aborted; destroy it and make a new one",
-            ));
+        if let Some(why) = self.aborted.get() {
+            return Err(Fault::aborted(why));
         }
         let done = catch_unwind(AssertUnwindSafe(body));
         done.unwrap_or_else(|panic| {
@@ -223,7 +221,8 @@ impl Shared {
 
     /// Makes the communicator fail on all ranks.
     pub fn abort(&self, why: &str) {
-        self.aborted.store(true, Ordering::Release);
+        // The first reason is the one that the others hear.
+        let _ = self.aborted.set(why.to_owned());
         let failure = bootstrap::Failure::new(self.rank, why.to_owned());
         self.alarm.fail(failure);
     }
