@@ -60,6 +60,9 @@ const KERNEL_WORDS: [&str; 10] = [
     "nvidia",
 ];
 
+/// Largest `/etc/hosts` that is read, bytes.
+const MOST_OF_HOSTS: u64 = 1 << 20;
+
 /// How the names of flight recorders begin where PyTorch's variables do not say it.
 const RECORDERS: [&str; 2] = ["/tmp/nccl_trace_rank_", "/tmp/comm_lib_trace_rank_"];
 
@@ -259,10 +262,17 @@ fn known(word: &str, host: &str, environment: &Environment, files: &[CollectedFi
         "HOSTNAME",
         "MASTER_ADDR",
         "SLURM_JOB_NODELIST",
+        "SLURM_NODELIST",
+        "SLURM_STEP_NODELIST",
+        "SLURMD_NODENAME",
+        "SLURM_SUBMIT_HOST",
         "NCCL_COMM_ID",
     ] {
         let value = environment.launcher.get(name);
-        redaction.add_of(&format!("{name}={}", value.map_or("", String::as_str)));
+        redaction.add_of(&format!("nodelist={}", value.map_or("", String::as_str)));
+    }
+    if let Ok(text) = files::read_text(Path::new("/etc/hosts"), MOST_OF_HOSTS) {
+        redaction.add_of(&text);
     }
     // A name is known by any file, and hidden in all.
     for content in files.iter().filter_map(|it| Content::of(&it.bytes)) {

@@ -88,8 +88,12 @@ pub(super) struct Redaction {
     /// Names of hosts and users and serial numbers, in small letters, with the first word of what
     /// replaces them.
     names: BTreeMap<String, &'static str>,
-    /// Names of hosts without the number at their end.
+    /// Names of hosts that are usual words for devices, too, as they were written: `gpu1` is a host,
+    /// and `GPU1` is not.
+    written: BTreeSet<String>,
+    /// Names of hosts without the number at their end: of those that no device has, and of all.
     stems: BTreeSet<String>,
+    lists: BTreeSet<String>,
     /// Digits of ports' addresses, which longer words may contain.
     ports: BTreeSet<String>,
     /// There are more names than are known.
@@ -101,7 +105,9 @@ impl Redaction {
         Self {
             word: word.to_owned(),
             names: BTreeMap::new(),
+            written: BTreeSet::new(),
             stems: BTreeSet::new(),
+            lists: BTreeSet::new(),
             ports: BTreeSet::new(),
             overflows: false,
         }
@@ -123,7 +129,8 @@ impl Redaction {
     /// Adds a host's name. Its domain, and addresses, need not be added.
     pub(super) fn add(&mut self, name: &str) {
         let (label, _) = name.split_once('.').unwrap_or((name, ""));
-        let label = label.trim_end_matches(['-', '_']).to_ascii_lowercase();
+        let written = label.trim_end_matches(['-', '_']);
+        let label = written.to_ascii_lowercase();
         let has_letter = label.contains(|it: char| it.is_ascii_alphabetic());
         if !has_letter || label == "localhost" || name.parse::<IpAddr>().is_ok() {
             return;
@@ -133,8 +140,14 @@ impl Redaction {
             return;
         }
         let stem = label.trim_end_matches(|it: char| it.is_ascii_digit());
-        if stem.len() < label.len() && stem.len() >= 3 && !names::is_common(stem) {
-            self.stems.insert(stem.to_owned());
+        if stem.len() < label.len() {
+            self.lists.insert(stem.to_owned());
+            if stem.len() >= 3 && !names::is_common(stem) {
+                self.stems.insert(stem.to_owned());
+            }
+        }
+        if names::is_common(&label) {
+            self.written.insert(written.to_owned());
         }
         self.names.insert(label, "host");
     }
@@ -150,10 +163,19 @@ impl Redaction {
 
     /// Adds the hosts, users, serial numbers and addresses of ports that a text names.
     pub(super) fn add_of(&mut self, text: &str) {
+        names::listing(text, &mut |host| {
+            if !names::is_usual(host) {
+                self.add(host);
+            }
+        });
         for line in text.lines() {
             names::logged(line, &mut |host| self.add(host));
-            names::hosts(line, &mut |host| {
-                if !names::is_common(host) {
+            names::hosts(line, &mut |host, is_certain| {
+                let is_word = match is_certain {
+                    true => names::is_usual(host),
+                    false => names::is_common(host),
+                };
+                if !is_word {
                     self.add(host);
                 }
             });
@@ -214,7 +236,7 @@ impl Redaction {
     fn stem(&self, run: &str) -> usize {
         let begin = run.rfind(':').map_or(0, |it| it + 1);
         let stem = run[begin..].to_ascii_lowercase();
-        if self.stems.contains(&stem) {
+        if self.lists.contains(&stem) {
             begin
         } else {
             run.len()
@@ -240,6 +262,7 @@ impl Redaction {
         while done < run.len() {
             let rest = &run[done..];
             let follows_stop = run[..done].ends_with('.');
+            let is_numa = ["NUMA ", "/node/"].iter().any(|it| hidden.ends_with(it));
             if let Some((begin, end)) = forms::identifier(rest, least) {
                 hidden.push_str(&rest[..begin]);
                 hidden.push_str(&self.digits(&rest[begin..end]));
@@ -249,7 +272,7 @@ impl Redaction {
                 let [a, b, c, d, ..] = self.digest(&rest[..end]);
                 hidden.push_str(&format!("{}.{b}.{c}.{d}", 240 | a & 0xf));
                 done += end;
-            } else if let Some((end, replacement)) = self.known(rest) {
+            } else if let Some((end, replacement)) = self.known(rest).filter(|_| !is_numa) {
                 hidden.push_str(&replacement);
                 done += end;
             } else {
@@ -273,6 +296,9 @@ impl Redaction {
             let name = text[..*end].to_ascii_lowercase();
             let stem = name.trim_end_matches(|it: char| it.is_ascii_digit());
             let kind = self.names.get(&name).copied();
+            let is_other =
+                |_: &&str| names::is_common(&name) && !self.written.contains(&text[..*end]);
+            let kind = kind.filter(|it| !is_other(it));
             let is_of_kin = stem.len() < name.len() && self.stems.contains(stem);
             let is_dashed = !name.contains(['.', ':']) && forms::has_dashed_address(&name);
             if let Some(kind) = kind.or((is_of_kin || is_dashed).then_some("host")) {

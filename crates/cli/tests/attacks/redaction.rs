@@ -10,7 +10,7 @@ use std::process::Command;
 use super::program::{LONG, Running, topo};
 
 /// Lines with identifiers, and the identifier of each that must not stay.
-const PLANTED: [(&str, &str); 46] = [
+const PLANTED: [(&str, &str); 57] = [
     ("██gpu-node-31:1:2 [0] NCCL INFO", "gpu-node-31"),
     ("SLURM_JOB_NODELIST=node[07-09]", "node08"),
     ("reached node08 at last", "node08"),
@@ -78,10 +78,26 @@ const PLANTED: [(&str, &str); 46] = [
     ("get ?token=abc123secret&x=1", "abc123secret"),
     ("password: hunter22", "hunter22"),
     ("http://bob:letmein@10.1.2.9/x", "letmein"),
+    ("SLURM_NODELIST=node[1-3]", "node["),
+    ("and node3 too", "node3 too"),
+    ("node2: it stopped", "node2"),
+    ("MASTER_ADDR=gpu4", "_ADDR=gpu4"),
+    ("gpu4: Killed", "gpu4"),
+    ("[1,0]<stdout>:node5: out of memory", "node5"),
+    ("[node6:12345] *** Process received signal ***", "node6"),
+    ("node7 slots=8", "node7"),
+    ("at node8.example", "node8"),
+    ("at node9 and node10", "node9"),
+    ("at host12", "host12"),
 ];
 
+/// A file of hosts for a launcher, and one like `/etc/hosts`.
+const MACHINES: &str = "# ranks\nnode9:8\nnode10 slots=8\n";
+const HOSTS: &str =
+    "127.0.0.1 localhost\n10.1.2.30\tnode8.example host12 # a host\n::1 ip6-localhost\n";
+
 /// What diagnoses need.
-const KEPT: [&str; 14] = [
+const KEPT: [&str; 16] = [
     "[12] NCCL INFO Channel 00 : 0[0]",
     "2026-11-28T10:00:00 cancelled",
     "NCCL version 2.28.3+cuda12.9",
@@ -96,6 +112,8 @@ const KEPT: [&str; 14] = [
     "2026-11-28 10:00:00",
     "127.0.0.1",
     "GPU3 NIC0 NVLink NUMA node0",
+    "GPU4 NUMA node3 CPU(s)",
+    "localhost",
 ];
 
 /// Programs whose output is collected.
@@ -123,6 +141,8 @@ fn plant(folder: &Path) -> String {
     fs::write(folder.join("bad.log"), damaged).unwrap();
     fs::write(folder.join("job.log.gz"), gzip(&text)).unwrap();
     fs::write(folder.join("topology.xml"), &text).unwrap();
+    fs::write(folder.join("machines"), MACHINES).unwrap();
+    fs::write(folder.join("hosts"), HOSTS).unwrap();
     fs::write(folder.join("rank_0"), b"\x80\x02X\x05\0\0\0n17:5e.").unwrap();
     for program in PROGRAMS {
         let path = folder.join(program);
@@ -164,7 +184,15 @@ pub(crate) fn no_identifier_stays_in_a_redacted_archive() {
         .env("NCCL_COMM_ID", "meet-15:29500")
         .args(["diagnose", "--collect", "--redact", "word", "-o"])
         .arg(&archive);
-    for name in ["job.log", "bad.log", "job.log.gz", "topology.xml", "rank_0"] {
+    for name in [
+        "job.log",
+        "bad.log",
+        "job.log.gz",
+        "topology.xml",
+        "machines",
+        "hosts",
+        "rank_0",
+    ] {
         command.arg(folder.path().join(name));
     }
     let said = Running::start(&mut command).within(LONG);

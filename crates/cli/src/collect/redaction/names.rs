@@ -1,6 +1,22 @@
 //! Finds names of hosts, users and serial numbers in a text.
 
+use std::net::IpAddr;
+
 use super::is_of_name;
+
+/// Those of the words below whose values are hosts' names whatever they look like: `node1` may
+/// otherwise be a NUMA node, and `gpu1` a GPU.
+const CERTAIN_KEYS: [&str; 6] = [
+    "hostname",
+    "hostlist",
+    "nodename",
+    "nodelist",
+    "node_list",
+    "master_addr",
+];
+
+/// Names of devices that launchers write before a line of a host as they write hosts.
+const HOST_STEMS: [&str; 2] = ["node", "host"];
 
 /// Words before a host's name, or a list of hosts.
 const HOST_KEYS: [&str; 16] = [
@@ -85,20 +101,97 @@ pub(super) fn is_common(name: &str) -> bool {
         || is_device
 }
 
-/// Calls `found` with hosts that words of a line name.
-pub(super) fn hosts(line: &str, found: &mut impl FnMut(&str)) {
+/// Whether a name is one of the usual words themselves.
+pub(super) fn is_usual(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    COMMON.contains(&lower.as_str()) || lower.starts_with("ip6-")
+}
+
+/// Calls `found` with hosts that words of a line name, and whether they are hosts for certain.
+pub(super) fn hosts(line: &str, found: &mut impl FnMut(&str, bool)) {
     keyed(line, found);
+    prefixed(line, found);
     let mut words = line.split_whitespace();
     if let (Some(first), Some(second)) = (words.next(), words.next())
-        && (second.starts_with("slots=") || second.starts_with("max_slots="))
+        && is_slots(second)
     {
-        found(first);
+        found(first, true);
     }
     for word in line.split(|it| !is_of_name(it)) {
         let label = word.split('.').next().unwrap_or_default();
         if super::forms::has_dashed_address(label) {
-            found(label);
+            found(label, false);
         }
+    }
+}
+
+/// Calls `found` with the hosts of a text that lists nothing else: `/etc/hosts`, and files of hosts
+/// for launchers.
+pub(super) fn listing(text: &str, found: &mut impl FnMut(&str)) {
+    let lines = || {
+        let lines = text.lines().map(|it| it.split('#').next().unwrap_or(it));
+        lines.map(str::trim).filter(|it| !it.is_empty())
+    };
+    // A file of one word may be anything.
+    let is_list = lines().nth(1).is_some() && lines().all(|it| machine(it).is_some());
+    if is_list {
+        lines().filter_map(machine).for_each(&mut *found);
+    } else if lines().all(is_addressed) {
+        let names = lines().flat_map(|it| it.split_whitespace().skip(1));
+        names.for_each(found);
+    }
+}
+
+/// Whether a line is an address and the names of its host.
+fn is_addressed(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let address = words.next().and_then(|it| it.split('%').next());
+    let mut names = words.peekable();
+    address.is_some_and(|it| it.parse::<IpAddr>().is_ok())
+        && names.peek().is_some()
+        && names.all(|it| it.chars().all(is_of_name))
+}
+
+/// The host of a line that names one, and how many ranks it may have: `n1`, `n1:8`, `n1 slots=8`.
+fn machine(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    let first = words.next()?;
+    let (name, count) = first.split_once(':').unwrap_or((first, ""));
+    let is_name = name.starts_with(|it: char| it.is_ascii_alphabetic())
+        && name.contains(|it: char| it.is_ascii_digit())
+        && name.chars().all(is_of_name);
+    let is_count = count.bytes().all(|it| it.is_ascii_digit());
+    (is_name && is_count && words.all(is_slots)).then_some(name)
+}
+
+fn is_slots(word: &str) -> bool {
+    ["slots=", "max_slots=", "max-slots="]
+        .iter()
+        .any(|it| word.starts_with(it))
+}
+
+/// Hosts that Open MPI writes before a line: `[n1:100] …`, and behind its own mark,
+/// `[1,0]<stdout>:n1: …`.
+fn prefixed(line: &str, found: &mut impl FnMut(&str, bool)) {
+    if let Some((name, process)) = line
+        .strip_prefix('[')
+        .and_then(|it| it.split_once("] "))
+        .and_then(|(inside, _)| inside.split_once(':'))
+        && process.len() > 2
+        && process.bytes().all(|it| it.is_ascii_digit())
+        && name.chars().all(is_of_name)
+    {
+        found(name, true);
+    }
+    let marked = ["<stdout>:", "<stderr>:"]
+        .iter()
+        .find_map(|it| line.split_once(it));
+    if let Some((name, _)) = marked.and_then(|(_, rest)| rest.split_once(':'))
+        && name.chars().all(is_of_name)
+        && name.ends_with(|it: char| it.is_ascii_digit())
+    {
+        let stem = name.trim_end_matches(|it: char| it.is_ascii_digit());
+        found(name, HOST_STEMS.contains(&stem));
     }
 }
 
@@ -134,7 +227,7 @@ fn is_hour(name: &str) -> bool {
 }
 
 /// Hosts after words such as `MASTER_ADDR=`, `on node`, `srun: error:`.
-fn keyed(line: &str, found: &mut impl FnMut(&str)) {
+fn keyed(line: &str, found: &mut impl FnMut(&str, bool)) {
     let lower = line.to_ascii_lowercase();
     for key in HOST_KEYS {
         for (at, _) in lower.match_indices(key) {
@@ -158,7 +251,8 @@ fn keyed(line: &str, found: &mut impl FnMut(&str)) {
                 is_plain || matches!(key, "error" | "server" | "addr" | "nodes" | "hosts");
             let has_digit = value.contains(|it: char| it.is_ascii_digit());
             if (has_digit || !is_loose) && (key != "error" || trimmed[end..].starts_with(':')) {
-                listed(value, found);
+                let is_certain = CERTAIN_KEYS.contains(&key);
+                listed(value, &mut |name| found(name, is_certain));
             }
         }
     }
