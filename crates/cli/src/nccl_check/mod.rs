@@ -18,10 +18,11 @@ use nccl_binary::message::{Network, Request};
 use nccl_binary::{host, log};
 use nccl_log::compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use plan::cost::{Calls, Registration};
-use plan::{CostTable, Plan};
+use plan::{Algorithm, CostTable, Plan};
 use planner::memory::MemorySettings;
 use planner::settings::CtaPolicy;
 use planner::{NcclVersion, Settings};
+use program::Protocol;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::nccl_check::{NcclCheckArguments, Net};
@@ -167,6 +168,11 @@ pub(crate) fn check(
     }
     let in_memory = memory_settings(asked, &settings);
     answer.is_partial = in_memory.connects_late;
+    let no_switched_buffers =
+        asked.calls.registration == Registration::Local && version == NcclVersion::V2_27;
+    if no_switched_buffers {
+        forget_switched_channels(&mut answer);
+    }
     let (planned, planned_on_dump) = job.plan(&answer, &settings)?;
     if let (Ok(_), Some(refusal)) = (&planned, &answer.refusal)
         && !log::is_decision(refusal)
@@ -202,8 +208,7 @@ pub(crate) fn check(
         notes.push(format!("planned as NCCL {version} decides"));
     }
     notes.extend(of_ports.then(|| chance(version)));
-    let registers = asked.calls.registration == Registration::Local;
-    if registers && version == NcclVersion::V2_27 {
+    if no_switched_buffers {
         notes.push(NO_SWITCHED_BUFFERS.to_owned());
     }
     if let Some(names) = refused_by_both(&answer, &compared) {
@@ -245,9 +250,18 @@ const CONNECTED_LATE: &str = "NCCL connects an algorithm when a collective first
 const NO_POLICY: &str = "the policy of efficiency has no effect beside a tuner plug-in, such as \
                          that through which NCCL is asked";
 
-/// Why channels of calls with NVLink SHARP can differ on registered buffers.
-const NO_SWITCHED_BUFFERS: &str = "NCCL 2.27 registers no buffers with NVSwitches where ranks are threads of one process, \
-                                   as they are here; the plan is that of one process per GPU";
+/// Why channels of calls with NVLink SHARP are not compared on registered buffers.
+const NO_SWITCHED_BUFFERS: &str = "channels of calls with NVLS are not compared: NCCL 2.27 registers no buffers with NVSwitches \
+                                   where ranks are threads of one process, as they are here; the plan is that of one process \
+                                   per GPU";
+
+/// Forgets the channels of calls with NVLink SHARP.
+fn forget_switched_channels(answer: &mut Answer) {
+    let choices = &answer.choices;
+    let is_switched =
+        |it: &(Algorithm, Protocol)| matches!(it.0, Algorithm::Nvls | Algorithm::NvlsTree);
+    (answer.spread).retain(|call, _| !choices.get(call).is_some_and(is_switched));
+}
 
 /// What NCCL before 2.30 leaves to chance where it merges ports.
 fn chance(version: NcclVersion) -> String {

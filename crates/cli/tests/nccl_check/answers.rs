@@ -24,7 +24,7 @@ const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 const INTERFACES: &str = "../crates/cli/tests/nccl_check/interfaces.xml";
 const LOST_GPUS: &str = "../crates/planner/tests/machines/lost-gpus.xml";
 
-pub(crate) const SAMPLES: [Sample; 29] = [
+pub(crate) const SAMPLES: [Sample; 30] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -104,6 +104,11 @@ pub(crate) const SAMPLES: [Sample; 29] = [
         name: "groups_on_windows",
         machine: "dgx-a100",
         arguments: &["--window", "symmetric", "--calls", "60", "--type", "bf16"],
+    },
+    Sample {
+        name: "registered",
+        machine: "dgx-h100",
+        arguments: &["--window", "local", "--sizes", "8M"],
     },
     Sample {
         name: "registered_averages",
