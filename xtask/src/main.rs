@@ -4,6 +4,7 @@ mod fuzz;
 mod laptops;
 mod loom;
 mod matrix;
+mod planted;
 mod test;
 mod times;
 
@@ -72,6 +73,8 @@ enum Chore {
     PhantomMatrix(matrix::PhantomArguments),
     /// Time collectives beside Open MPI and MPICH, which it installs first
     Peers(peers::Arguments),
+    /// Plant faults in jobs of NCCL, and compare what `topo diagnose` says with the fault
+    Planted(planted::Arguments),
     /// Compare `topo probe` with nvidia-smi and NCCL on a machine with GPUs; needs only the built
     /// programs
     ProbeGpu(probe_gpu::Arguments),
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Chore::Matrix(arguments) => matrix::run(&arguments),
         Chore::PhantomMatrix(arguments) => matrix::phantom(&arguments),
         Chore::Peers(arguments) => peers::run(&arguments),
+        Chore::Planted(arguments) => planted::run(&arguments),
         Chore::ProbeGpu(arguments) => probe_gpu::run(&arguments),
         Chore::Probing(arguments) => probing::run(&arguments),
         Chore::Replay(arguments) => replay::run(&arguments),

@@ -20,6 +20,9 @@ use crate::stand_in;
 /// The network interface of NCCL's own sockets.
 const LOOPBACK: &str = "lo";
 
+/// The variable of NCCL's topology file, which only a planted fault sets otherwise.
+const TOPOLOGY: &str = "NCCL_TOPO_FILE";
+
 /// Largest dump that is read, bytes.
 const MOST_DUMP_BYTES: u64 = 64 << 20;
 
@@ -164,9 +167,13 @@ pub(crate) unsafe fn prepare(request: &Request) -> Result<(Nccl, usize, MemoryFi
     for (name, value) in &request.variables {
         set_variable(name, value);
     }
-    set_variable("NCCL_TOPO_FILE", &topology.path());
-    // NCCL's own sockets; a list of the user is about the ports of the file.
-    set_variable("NCCL_SOCKET_IFNAME", LOOPBACK);
+    if !request.variables.iter().any(|(name, _)| name == TOPOLOGY) {
+        set_variable(TOPOLOGY, &topology.path());
+    }
+    if !stand_in::is_host() {
+        // NCCL's own sockets; a list of the user is about the ports of the file.
+        set_variable("NCCL_SOCKET_IFNAME", LOOPBACK);
+    }
     // SAFETY: the caller says so.
     let library = unsafe { Library::load(&request.library) }?;
     crash::watch(&request.library);

@@ -210,7 +210,7 @@ impl Job {
 
     fn variables(&self, number: u32, host: &JobHost) -> Vec<(String, String)> {
         let plugin = match self.request.network {
-            Network::Socket => "none",
+            Network::Socket | Network::Verbs => "none",
             Network::Merging | Network::Plugin => NET_PLUGIN,
         };
         let tuner = self

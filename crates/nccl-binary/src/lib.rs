@@ -12,7 +12,8 @@
 //!
 //! A library is asked on Linux alone.
 //!
-//! In reading order: [`error`], `elf` (the library's file), `redirect` (its calls), `stand_in`,
+//! In reading order: [`error`], `elf` (the library's file), [`plant`] (calls that fail),
+//! `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), `crash` (whose code crashed), [`host`] (a child process),
 //! [`job`] (its parent), [`machine`] (its file), [`log`] (its answer), [`package`] (fetching a
 //! library), [`scripted`] (ranks with a planted fault).
@@ -36,6 +37,8 @@ pub mod message;
 mod nccl;
 #[cfg(target_os = "linux")]
 pub mod package;
+#[cfg(target_os = "linux")]
+pub mod plant;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]

@@ -13,6 +13,8 @@ pub enum Network {
     Merging,
     /// The file's ports, each by itself, as most net plug-ins have them.
     Plugin,
+    /// The file's ports, which NCCL's own InfiniBand transport finds by verbs.
+    Verbs,
     /// No ports: NCCL takes its sockets.
     Socket,
 }
@@ -42,6 +44,8 @@ pub struct Request {
     pub tuner: Option<PathBuf>,
     /// The GPUs of all hosts are in one NVLink domain.
     pub nvlink_domain: bool,
+    /// GPUs access each other's memory.
+    pub peer_access: bool,
     /// Message sizes of the collectives that are started, bytes.
     pub sizes: Vec<u64>,
     /// What is called.
@@ -68,6 +72,7 @@ impl Request {
             network: Network::Plugin,
             tuner: None,
             nvlink_domain: false,
+            peer_access: true,
             sizes: Vec::new(),
             calls: Calls::ONE,
             peers: false,

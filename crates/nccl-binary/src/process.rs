@@ -148,6 +148,11 @@ impl Process {
         }
     }
 
+    /// The lines that were kept.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
     fn keep(&mut self, line: String) {
         if self.bytes < MOST_LOG_BYTES {
             // An empty line costs memory, too.

@@ -7,6 +7,7 @@ use std::ptr;
 
 use crate::elf::{Elf, Function};
 use crate::error::Unusable;
+use crate::plant;
 use crate::stand_in::{self, Presented, find};
 
 /// A jump to an address: `mov r11, address; jmp r11`.
@@ -24,6 +25,9 @@ const PAGE: u64 = 4096;
 
 /// A function that every NCCL exports; it tells where the library is loaded.
 const ANCHOR: &CStr = c"ncclGetVersion";
+
+/// The runtime's function of the meanings of errors, a table that needs no driver.
+const ERROR_TEXT: &str = "cudaGetErrorString";
 
 /// The functions that NCCL must export to be asked.
 const NEEDED: [&str; 11] = [
@@ -126,7 +130,7 @@ impl Library {
         // SAFETY: the functions and slots were read from the file that is loaded there.
         unsafe {
             redirect_functions(&elf, base)?;
-            redirect_slots(&elf, base)?;
+            redirect_slots(&elf, handle, base)?;
         }
         Ok(library)
     }
@@ -188,7 +192,7 @@ unsafe fn redirect_functions(elf: &Elf, base: u64) -> Result<(), Unusable> {
     let absent: Vec<&str> = runtime
         .iter()
         .map(|it| it.name.as_str())
-        .filter(|name| find(&presented, name).is_none())
+        .filter(|name| find(&presented, name).is_none() && *name != ERROR_TEXT)
         .collect();
     let absent = absent_functions(&absent)?;
     let begin = runtime.iter().map(|it| base + it.address).min();
@@ -196,9 +200,11 @@ unsafe fn redirect_functions(elf: &Elf, base: u64) -> Result<(), Unusable> {
     let (Some(begin), Some(end)) = (begin, end) else {
         return Err(Unusable::Stripped);
     };
+    let text = runtime.iter().find(|it| it.name == ERROR_TEXT);
+    stand_in::error_texts_at(text.map_or(0, |it| (base + it.address) as usize));
     let targets = runtime.iter().filter_map(|it| {
         let to = find(&presented, &it.name).or_else(|| find(&absent, &it.name))?;
-        Some((base + it.address, to))
+        Some((base + it.address, plant::of(&it.name, to)))
     });
     // SAFETY: the range is code of the library, which does not run; each function has room for a
     // jump, as `examine` found.
@@ -256,10 +262,22 @@ fn absent_functions(names: &[&str]) -> Result<Vec<(&'static str, usize)>, Unusab
 ///
 /// # Safety
 /// The library is loaded at `base`, and none of its code runs.
-unsafe fn redirect_slots(elf: &Elf, base: u64) -> Result<(), Unusable> {
+unsafe fn redirect_slots(elf: &Elf, handle: *mut c_void, base: u64) -> Result<(), Unusable> {
     let presented = stand_in::process_functions();
     for slot in &elf.slots {
-        let Some(to) = find(&presented, &slot.name) else {
+        let name = match slot.name.as_str() {
+            START_THREAD => plant::THREAD,
+            name => name,
+        };
+        let to = match find(&presented, name) {
+            None if plant::names().any(|it| it == name) => of_process(handle, &slot.name),
+            to => to,
+        };
+        let throws = match name {
+            plant::THREAD => of_process(handle, THROW),
+            _ => None,
+        };
+        let Some(to) = to.map(|to| plant::of_throwing(name, to, throws)) else {
             continue;
         };
         let at = base + slot.address;
@@ -271,4 +289,17 @@ unsafe fn redirect_slots(elf: &Elf, base: u64) -> Result<(), Unusable> {
         }
     }
     Ok(())
+}
+
+/// The C++ library's functions that start a thread and that throw an error number.
+const START_THREAD: &str =
+    "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE";
+const THROW: &str = "_ZSt20__throw_system_errori";
+
+/// The address of a function of a library that NCCL's needs.
+fn of_process(handle: *mut c_void, name: &str) -> Option<usize> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: looks a name up in a library that stays loaded.
+    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (!found.is_null()).then(|| found.addr())
 }

@@ -3,7 +3,6 @@
 
 mod answers;
 mod failures;
-mod faults;
 mod graphs;
 mod misbehaving;
 mod obeyed;
@@ -19,9 +18,6 @@ use outputs::{Case, Writer};
 const VERSIONS: [&str; 6] = ["2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.3"];
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some(faults::HOST) {
-        return faults::host();
-    }
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for version in VERSIONS {
@@ -45,11 +41,6 @@ fn main() -> ExitCode {
         }
         let is_newest = VERSIONS.last() == Some(&version);
         trials.extend(outputs_of(version, is_newest));
-        for fault in &faults::FAULTS {
-            let name = format!("faults::{}_{version}", fault.name);
-            let test = move || faults::is_named(version, fault);
-            trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));
-        }
         let name = format!("obeyed::bad_tables_are_harmless_{version}");
         let test = move || obeyed::bad_tables_are_harmless(version);
         trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));

@@ -1,49 +1,70 @@
-//! One host: a process that follows a script, then stands still.
+//! One process: it follows a script, then stands still.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead, Write};
+use std::os::fd::AsFd;
 use std::ptr;
-
-use program::Collective;
 
 use super::{Line, Script, Step};
 use crate::host::{asked, end_with, prepare, say, wait_for_end};
 use crate::nccl::{Communicator, Id, Nccl, Part};
-use crate::stand_in;
+use crate::{plant, stand_in};
 
-/// NCCL's number of 32-bit floats, and of a sum.
-const FLOAT: i32 = 7;
-const SUM: i32 = 0;
-
-/// Bytes of an element.
+/// Most bytes of an element.
 const ELEMENT: usize = 4;
 
 /// Does what a parent asks for on standard input, and says on standard output how far it is. NCCL's
-/// log goes to standard error. The process ends with standard input, or with its parent.
+/// log and what it prints goes to standard error. The process ends with standard input, or with its
+/// parent.
 ///
 /// The library's code runs in this process, which must do nothing else.
 ///
 /// # Errors
 /// Standard input or output is closed, no script comes, or the process has other threads.
-pub fn serve(input: &mut impl BufRead, output: &mut impl Write) -> Result<(), std::io::Error> {
+pub fn serve(input: &mut impl BufRead) -> Result<(), std::io::Error> {
+    let output = &mut messages()?;
     let script: Script = asked(input)?;
     end_with(script.request.parent)?;
-    stand_in::limit_multicast(script.multicast);
+    plant::plant(script.plants.clone());
+    stand_in::be_host(script.request.host);
+    stand_in::keep_segments_in(format!("{}/", script.shared_memory.display()));
     // SAFETY: `asked` found no other threads.
     match unsafe { prepare(&script.request) } {
-        Ok((nccl, gpus, _topology)) => {
-            let host = Host::new(&nccl, gpus, &script);
+        Ok((nccl, _, _topology)) => {
+            let host = Host::new(&nccl, &script);
             let ended = host.and_then(|host| host.follow(&script, input, output));
+            let failed = ended.is_err();
             say(output, &Line::Ends(ended.err()))?;
+            if failed {
+                end(1);
+            }
         }
         Err(unusable) => say(output, &Line::Unusable(unusable.to_string()))?,
     }
     wait_for_end(input)
 }
 
-/// The ranks of this host.
+/// Standard output, which is standard error from now on for NCCL's diagnostics.
+fn messages() -> std::io::Result<File> {
+    let own = std::io::stdout().as_fd().try_clone_to_owned()?;
+    // SAFETY: replaces a descriptor of which nobody relies on the file.
+    match unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(File::from(own)),
+    }
+}
+
+/// Ends the process as programs do whose call failed: the kernel closes its connections.
+fn end(status: i32) -> ! {
+    // SAFETY: ends the process without running code of the library.
+    unsafe { libc::_exit(status) }
+}
+
+/// The ranks of this process.
 struct Host<'a> {
     nccl: &'a Nccl,
+    first_gpu: u32,
     /// The job's rank of each GPU.
     ranks: Vec<u32>,
     /// By GPU buffers and a stream, without a communicator.
@@ -53,14 +74,16 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(nccl: &'a Nccl, gpus: usize, script: &Script) -> Result<Self, String> {
+    fn new(nccl: &'a Nccl, script: &Script) -> Result<Self, String> {
+        let ranks = script.request.ranks.clone();
         let elements = script.steps.iter().map(|step| match step {
-            Step::AllReduce { elements, .. } => *elements as usize,
-            Step::Make { .. } => 0,
+            Step::Call { elements, .. } => *elements as usize,
+            Step::Make { .. } | Step::Exit => 0,
         });
-        let bytes = elements.max().unwrap_or(0).max(1) * ELEMENT;
+        let all = script.request.all_ranks as usize;
+        let bytes = elements.max().unwrap_or(0).max(1) * all * ELEMENT;
         let part = |gpu: usize| {
-            stand_in::set_device(gpu as i32);
+            stand_in::set_device(script.first_gpu as i32 + gpu as i32);
             Ok(Part {
                 communicator: ptr::null_mut(),
                 input: stand_in::new_memory(bytes)?,
@@ -70,9 +93,10 @@ impl<'a> Host<'a> {
         };
         Ok(Self {
             nccl,
-            ranks: (script.first..).take(gpus).collect(),
-            parts: (0..gpus).map(part).collect::<Result<_, String>>()?,
+            first_gpu: script.first_gpu,
+            parts: (0..ranks.len()).map(part).collect::<Result<_, String>>()?,
             communicators: BTreeMap::new(),
+            ranks,
         })
     }
 
@@ -91,13 +115,21 @@ impl<'a> Host<'a> {
                     let unique = ids.get(*id as usize).ok_or("the job has no such id")?;
                     self.make(*id, *unique, ranks)?;
                 }
-                Step::AllReduce { id, elements } => self.all_reduce(*id, *elements as usize)?,
+                Step::Call { .. } => self.call(step)?,
+                Step::Exit => end(0),
             }
+            // NCCL's diagnostics wait in a buffer.
+            // SAFETY: flushes all streams of the C library.
+            unsafe { libc::fflush(ptr::null_mut()) };
         }
         Ok(())
     }
 
-    /// The first host makes the job's ids and says them; the others are told.
+    fn set_device(&self, gpu: usize) {
+        stand_in::set_device(self.first_gpu as i32 + gpu as i32);
+    }
+
+    /// The first process makes the job's ids and says them; the others are told.
     fn ids(
         &self,
         script: &Script,
@@ -105,7 +137,7 @@ impl<'a> Host<'a> {
         output: &mut impl Write,
     ) -> Result<Vec<Id>, String> {
         let text = |error: std::io::Error| error.to_string();
-        if script.request.host == 0 {
+        if script.request.ranks.contains(&0) {
             let ids = (0..script.ids).map(|_| self.nccl.id());
             let ids = ids.collect::<Result<Vec<_>, _>>()?;
             let digits = ids.iter().map(Id::digits).collect();
@@ -129,7 +161,7 @@ impl<'a> Host<'a> {
         }
         self.nccl.group(|| {
             for (gpu, rank, communicator) in &mut made {
-                stand_in::set_device(*gpu as i32);
+                self.set_device(*gpu);
                 self.nccl.init(communicator, all, id, *rank)?;
             }
             Ok(())
@@ -140,19 +172,30 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    fn all_reduce(&self, id: u32, elements: usize) -> Result<(), String> {
+    fn call(&self, step: &Step) -> Result<(), String> {
+        let Step::Call {
+            id,
+            collective,
+            elements,
+            data_type,
+            reduction,
+        } = step
+        else {
+            return Ok(());
+        };
         self.nccl.group(|| {
             for (gpu, part) in self.parts.iter().enumerate() {
-                let Some(communicator) = self.communicators.get(&(id, gpu)).copied() else {
+                let Some(communicator) = self.communicators.get(&(*id, gpu)).copied() else {
                     continue;
                 };
-                stand_in::set_device(gpu as i32);
+                self.set_device(gpu);
                 let part = Part {
                     communicator,
                     ..*part
                 };
+                let count = *elements as usize;
                 self.nccl
-                    .collective(Collective::AllReduce, &part, elements, FLOAT, SUM)?;
+                    .collective(*collective, &part, count, *data_type, *reduction)?;
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! The parent: starts a process per host, passes the unique ids on, and collects what NCCL says.
+//! The parent: starts the processes, passes the unique ids on, and collects what NCCL says.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -12,28 +12,38 @@ use std::time::{Duration, Instant};
 use super::{Line, Script, Step, ras};
 use crate::job::NoAnswer;
 use crate::message::{Network, Request};
+use crate::plant::{MARK, Plant};
 use crate::process::{self, Process};
 use crate::stand_in::NET_PLUGIN;
 
-/// How often the hosts' logs are emptied.
+/// How often the logs are emptied.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Messages that wait for the parent.
 const QUEUE: usize = 64;
 
-/// A host of the job.
+/// How a line begins that is not NCCL's.
+const OWN: &str = "topo: ";
+
+/// A process of the job.
 #[derive(Debug, Clone)]
-pub struct ScriptedHost {
-    /// The text of its topology file.
+pub struct ScriptedProcess {
+    /// NCCL's library.
+    pub library: PathBuf,
+    /// The number of its host.
+    pub host: u32,
+    /// The text of the host's topology file.
     pub topology: String,
-    /// Its GPUs.
-    pub gpus: u32,
+    /// The host's GPUs that it has: the first one's number, and how many.
+    pub gpus: (u32, u32),
     /// What it does.
     pub steps: Vec<Step>,
-    /// NCCL's variables, besides those that are given to all hosts.
+    /// NCCL's variables, besides those that are given to all.
     pub variables: Vec<(String, String)>,
-    /// When the evidence is complete: the script has ended if `None`, or it waits in this step.
-    pub waits_in: Option<usize>,
+    /// Its calls that fail.
+    pub plants: Vec<Plant>,
+    /// It is killed once the evidence would be complete without that.
+    pub is_killed: bool,
 }
 
 /// A job that has a fault.
@@ -43,32 +53,41 @@ pub struct ScriptedJob {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// NCCL's library.
-    pub library: PathBuf,
     /// The network.
     pub network: Network,
+    /// The GPUs of all hosts are in one NVLink domain.
+    pub nvlink_domain: bool,
+    /// GPUs of a host access each other's memory.
+    pub peer_access: bool,
     /// Unique ids.
     pub ids: u32,
-    /// Multicast objects that the NVSwitches of a host have room for.
-    pub multicast: Option<u32>,
-    /// The hosts; the first one makes the unique ids.
-    pub hosts: Vec<ScriptedHost>,
-    /// Hosts whose processes are killed once the evidence would be complete without that.
-    pub killed: Vec<usize>,
-    /// How long ranks wait before RAS is asked, and again before it is asked once more.
+    /// The processes. Ranks are numbered in their order; the first one makes the unique ids.
+    pub processes: Vec<ScriptedProcess>,
+    /// A folder for the job, in which each host keeps its shared memory.
+    pub folder: PathBuf,
+    /// A text of NCCL's log without which the evidence is not complete.
+    pub text: Option<String>,
+    /// Whether RAS is asked.
+    pub asks_ras: bool,
+    /// For how long nothing is said in a job whose evidence is complete although processes wait.
     pub pause: Duration,
-    /// When the hosts must have come that far.
+    /// When the evidence is taken at the latest.
     pub deadline: Duration,
 }
 
 /// What is left of a job.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// By host the lines of its log.
+    /// By process the lines of its log.
     pub logs: Vec<Vec<String>>,
-    /// By host how its script ended: NCCL's error, or `None` inside; outside `None` if it waits.
+    /// By process how its script ended: NCCL's error, or `None` inside; outside `None` if it waits
+    /// or was killed.
     pub ends: Vec<Option<Option<String>>>,
-    /// Two reports of the first host's RAS, a pause apart.
+    /// The functions of which planted calls were made.
+    pub planted: Vec<String>,
+    /// Whether the log has the job's text, if it has one.
+    pub has_text: bool,
+    /// Two reports of the first process's RAS, a pause apart.
     pub ras: [RasReport; 2],
 }
 
@@ -81,78 +100,91 @@ pub struct RasReport {
     pub json: Option<String>,
 }
 
-struct Host {
+struct Child {
     process: Process,
     input: Option<ChildStdin>,
-    begun: Option<usize>,
-    end: Option<Option<String>>,
+    has_begun: bool,
+    /// `None` inside if the process has ended without a word.
+    end: Option<Option<Option<String>>>,
 }
 
 impl ScriptedJob {
-    /// Runs the job until each host is where the script leads it, and collects the evidence. All
-    /// processes have ended afterwards.
+    /// Runs the job until all processes have ended or nothing is said any more, and collects the
+    /// evidence. All processes have ended afterwards.
     ///
     /// # Errors
-    /// A process does not start or ends, the library cannot be asked, or the deadline has passed.
+    /// A process does not start, or the library cannot be asked.
     pub fn run(&self) -> Result<Evidence, NoAnswer> {
         let end = Instant::now() + self.deadline;
         let address = free_address()?;
         let (sender, events) = mpsc::sync_channel(QUEUE);
-        let mut hosts = Vec::new();
+        let mut children = Vec::new();
         let mut first = 0;
-        for (number, host) in self.hosts.iter().enumerate() {
-            // RAS of the first host is asked. Each one has its own address, as on its own machine.
-            let address = if number == 0 {
-                address
-            } else {
-                free_address()?
+        for number in 0..self.processes.len() {
+            // RAS of the first process is asked. Others have their own addresses.
+            let address = match number {
+                0 => address,
+                _ => free_address()?,
             };
-            hosts.push(self.start(number, first, address, &sender)?);
-            first += host.gpus;
+            children.push(self.start(number, first, address, &sender)?);
+            first += self.processes[number].gpus.1;
         }
         drop(sender);
-        self.listen(&mut hosts, &events, end)?;
-        for killed in &self.killed {
-            hosts[*killed].process.kill();
+        if self.processes.iter().any(|it| it.is_killed) {
+            self.listen(&mut children, &events, end, None)?;
         }
+        for (child, process) in children.iter_mut().zip(&self.processes) {
+            if process.is_killed {
+                child.process.kill();
+            }
+        }
+        let has_text = self.listen(&mut children, &events, end, self.text.as_deref())?;
         let mut reports = [RasReport::default(), RasReport::default()];
-        for report in &mut reports {
+        for report in reports.iter_mut().filter(|_| self.asks_ras) {
             let resume = Instant::now() + self.pause;
             while Instant::now() < resume {
-                hosts.iter_mut().for_each(|host| host.process.keep_log());
+                children.iter_mut().for_each(|it| it.process.keep_log());
                 thread::sleep(POLL);
             }
             let asked = |form| ras::ask(address, form).ok().flatten();
             report.text = asked(ras::Form::Text);
             report.json = asked(ras::Form::Json);
         }
-        let logs = process::logs(hosts.iter_mut().map(|host| &mut host.process));
+        let mut logs = process::logs(children.iter_mut().map(|it| &mut it.process));
+        let said = logs.iter().flatten().filter_map(|it| it.strip_prefix(MARK));
+        let planted = said.map(str::to_owned).collect();
+        for log in &mut logs {
+            log.retain(|line| !line.starts_with(OWN));
+        }
         Ok(Evidence {
             logs,
-            ends: hosts.into_iter().map(|host| host.end).collect(),
+            ends: children.into_iter().map(|it| it.end.flatten()).collect(),
+            planted,
+            has_text,
             ras: reports,
         })
     }
 
-    fn variables(&self, number: usize, address: SocketAddr) -> Vec<(String, String)> {
+    fn variables(&self, process: &ScriptedProcess, address: SocketAddr) -> Vec<(String, String)> {
         let plugin = match self.network {
-            Network::Socket => "none",
+            Network::Socket | Network::Verbs => "none",
             Network::Merging | Network::Plugin => NET_PLUGIN,
         };
-        let host = format!("host-{number}");
+        let host = format!("host-{}", process.host);
         let address = address.to_string();
         let given = [
             ("NCCL_DEBUG", "INFO"),
-            ("NCCL_DEBUG_SUBSYS", "INIT,ENV,NET,GRAPH"),
             ("NCCL_DEBUG_FILE", "/proc/self/fd/2"),
             ("NCCL_HOSTID", host.as_str()),
             ("NCCL_NET_PLUGIN", plugin),
-            ("NCCL_RAS_ENABLE", "1"),
+            ("NCCL_RAS_ENABLE", if self.asks_ras { "1" } else { "0" }),
             ("NCCL_RAS_ADDR", address.as_str()),
         ];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let own = self.hosts[number].variables.iter().cloned();
-        given.into_iter().chain(own).collect()
+        given
+            .into_iter()
+            .chain(process.variables.iter().cloned())
+            .collect()
     }
 
     fn start(
@@ -160,86 +192,101 @@ impl ScriptedJob {
         number: usize,
         first: u32,
         address: SocketAddr,
-        sender: &SyncSender<(usize, Line)>,
-    ) -> Result<Host, NoAnswer> {
-        let host = &self.hosts[number];
+        sender: &SyncSender<(usize, Option<Line>)>,
+    ) -> Result<Child, NoAnswer> {
+        let process = &self.processes[number];
+        let shared_memory = self.folder.join(format!("shm-{}", process.host));
+        std::fs::create_dir_all(&shared_memory)?;
         let script = Script {
             request: Request {
-                topology: host.topology.clone(),
-                host: number as u32,
-                ranks: (first..).take(host.gpus as usize).collect(),
-                all_ranks: self.hosts.iter().map(|host| host.gpus).sum(),
+                topology: process.topology.clone(),
+                host: process.host,
+                ranks: (first..).take(process.gpus.1 as usize).collect(),
+                all_ranks: self.processes.iter().map(|it| it.gpus.1).sum(),
                 network: self.network,
-                variables: self.variables(number, address),
-                ..Request::of(self.library.clone())
+                nvlink_domain: self.nvlink_domain,
+                peer_access: self.peer_access,
+                variables: self.variables(process, address),
+                ..Request::of(process.library.clone())
             },
-            first,
+            first_gpu: process.gpus.0,
             ids: self.ids,
-            multicast: self.multicast,
-            steps: host.steps.clone(),
+            plants: process.plants.clone(),
+            shared_memory,
+            steps: process.steps.clone(),
         };
         let sender = sender.clone();
         let hears = move |line: Option<&[u8]>| match line.map(serde_json::from_slice) {
-            Some(Ok(said)) => sender.send((number, said)).is_ok(),
-            Some(Err(_)) | None => true,
+            Some(Ok(said)) => sender.send((number, Some(said))).is_ok(),
+            Some(Err(_)) => true,
+            None => sender.send((number, None)).is_ok(),
         };
         let (process, input) = Process::start(&self.program, &self.arguments, &script, hears)?;
-        Ok(Host {
+        Ok(Child {
             process,
             input: Some(input),
-            begun: None,
+            has_begun: false,
             end: None,
         })
     }
 
-    /// Waits until each host is where the script leads it.
+    /// Waits until all have ended or nothing is said any more, and the log has a text.
+    /// Returns whether it has.
     fn listen(
         &self,
-        hosts: &mut [Host],
-        events: &Receiver<(usize, Line)>,
+        children: &mut [Child],
+        events: &Receiver<(usize, Option<Line>)>,
         end: Instant,
-    ) -> Result<(), NoAnswer> {
-        let is_there = |(host, scripted): (&Host, &ScriptedHost)| match scripted.waits_in {
-            Some(step) => host.begun == Some(step) || host.end.is_some(),
-            None => host.end.is_some(),
-        };
-        while !hosts.iter().zip(&self.hosts).all(is_there) {
-            hosts.iter_mut().for_each(|host| host.process.keep_log());
-            if Instant::now() >= end {
-                return Err(NoAnswer::Deadline {
-                    seconds: self.deadline.as_secs(),
-                    last: None,
-                });
+        text: Option<&str>,
+    ) -> Result<bool, NoAnswer> {
+        let mut last = Instant::now();
+        let mut has_text = text.is_none();
+        let mut lines = 0;
+        while Instant::now() < end {
+            for child in &mut *children {
+                child.process.keep_log();
+            }
+            let kept: usize = children.iter().map(|it| it.process.lines().len()).sum();
+            if kept > lines {
+                (lines, last) = (kept, Instant::now());
+                let mut all = children.iter().flat_map(|it| it.process.lines());
+                has_text |= text.is_some_and(|text| all.any(|it| it.contains(text)));
+            }
+            let is_quiet = last.elapsed() >= self.pause;
+            let all_began = children.iter().all(|it| it.has_begun || it.end.is_some());
+            let all_ended = children.iter().all(|it| it.end.is_some());
+            if is_quiet && all_began && (has_text || all_ended) {
+                break;
             }
             let (number, line) = match events.recv_timeout(POLL) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => {
-                    let last = process::logs(hosts.iter_mut().map(|host| &mut host.process));
-                    return Err(NoAnswer::Ended {
-                        host: 0,
-                        how: "ended".to_owned(),
-                        last: last.into_iter().flatten().last(),
-                    });
+                    thread::sleep(POLL);
+                    continue;
                 }
             };
+            last = Instant::now();
             match line {
-                Line::Ids(ids) => {
+                Some(Line::Ids(ids)) => {
                     let mut text = serde_json::to_string(&ids).map_err(std::io::Error::from)?;
                     text.push('\n');
-                    for other in hosts.iter_mut().skip(1) {
+                    for other in children.iter_mut().skip(1) {
                         if let Some(input) = &mut other.input {
-                            // A host that has ended says so itself.
+                            // A process that has ended says so itself.
                             let _ = input.write_all(text.as_bytes());
                         }
                     }
                 }
-                Line::Begins(step) => hosts[number].begun = Some(step),
-                Line::Ends(error) => hosts[number].end = Some(error),
-                Line::Unusable(why) => return Err(NoAnswer::Unusable(why)),
+                Some(Line::Begins(_)) => children[number].has_begun = true,
+                Some(Line::Ends(error)) => children[number].end = Some(Some(error)),
+                Some(Line::Unusable(why)) => return Err(NoAnswer::Unusable(why)),
+                None => {
+                    children[number].end.get_or_insert(None);
+                }
             }
         }
-        Ok(())
+        Ok(has_text)
     }
 }
 

@@ -1,8 +1,9 @@
-//! Ranks that do what a script says: some never come, wait in another order, or make communicators
-//! until one fails. What NCCL then logs and what its RAS answers is the evidence of such a fault.
+//! Ranks that do what a script says: some never come, wait in another order, end, or make calls of
+//! which one fails. What NCCL then logs and what its RAS answers is the evidence of such a fault.
 //!
-//! Kernels do nothing, so a rank does not hang in a collective as it would on a GPU: NCCL counts
-//! the call, and the rank stands still where the script ends.
+//! A process has some GPUs of a host; the processes of a host share memory, and each host has an
+//! address. Kernels do nothing, so a rank does not hang in a collective as it would on a GPU: NCCL
+//! counts the call, and the rank stands still where the script ends.
 //!
 //! In reading order: this module (scripts), `host` (a child process), [`job`] (its parent), [`ras`]
 //! (a client of RAS).
@@ -11,13 +12,17 @@ mod host;
 pub mod job;
 pub mod ras;
 
+use std::path::PathBuf;
+
+use program::Collective;
 use serde::{Deserialize, Serialize};
 
 use crate::message::Request;
+use crate::plant::Plant;
 pub use host::serve;
 pub use job::{Evidence, ScriptedJob};
 
-/// A step of a host's script. Its ranks are those of the host that are in a list of ranks.
+/// A step of a process's script. Its ranks are those of the process that are in a list of ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Ranks make a communicator, and wait until all of the list have come.
@@ -27,38 +32,48 @@ pub enum Step {
         /// The ranks of the job, by their rank in the communicator.
         ranks: Vec<u32>,
     },
-    /// Ranks start an all-reduce.
-    AllReduce {
+    /// Ranks start a collective.
+    Call {
         /// The communicator's unique id.
         id: u32,
-        /// Its elements, of 4 bytes.
+        /// The collective.
+        collective: Collective,
+        /// Its elements.
         elements: u32,
+        /// NCCL's number of their type, whose elements have 4 bytes at most.
+        data_type: i32,
+        /// NCCL's number of the reduction.
+        reduction: i32,
     },
+    /// The process ends.
+    Exit,
 }
 
-/// What a host is asked.
+/// What a process is asked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Script {
-    /// Devices, library and variables.
+    /// Devices, library, variables, and the ranks of this process's GPUs.
     pub request: Request,
-    /// The job's rank of its first GPU.
-    pub first: u32,
-    /// Unique ids, which the first host makes.
+    /// The number of the first of its GPUs.
+    pub first_gpu: u32,
+    /// Unique ids, which the first process makes.
     pub ids: u32,
-    /// Multicast objects that the NVSwitches have room for.
-    pub multicast: Option<u32>,
+    /// Calls that fail.
+    pub plants: Vec<Plant>,
+    /// The folder of the host's shared memory.
+    pub shared_memory: PathBuf,
     /// What it does.
     pub steps: Vec<Step>,
 }
 
-/// What a host says.
+/// What a process says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Line {
     /// The job's unique ids, as hexadecimal digits.
     Ids(Vec<String>),
     /// It begins a step.
     Begins(usize),
-    /// All steps are done, or one failed: NCCL's error.
+    /// All steps are done, or one failed: NCCL's error. It then ends.
     Ends(Option<String>),
     /// The library cannot be asked.
     Unusable(String),

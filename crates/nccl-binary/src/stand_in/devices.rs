@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use phantom::calls::device::cuInit;
-use phantom::machine::setup::Sizes;
+use phantom::machine::setup::{PeerRule, Sizes};
 use phantom::machine::{Fabric, Gpu, Machine, Setup};
 use topology::xml;
 
@@ -27,6 +27,8 @@ pub(crate) struct Devices {
     pub ports: Vec<Port>,
     /// The plug-in has a function that merges ports.
     pub merges: bool,
+    /// The ports are found by verbs.
+    pub has_verbs: bool,
     /// That function refuses (`NCCL_IB_MERGE_NICS`, which only NCCL's own transport reads).
     pub refuses_merges: bool,
     /// A tuner plug-in that is loaded instead of the stand-in.
@@ -40,6 +42,10 @@ fn setup(request: &Request) -> Setup {
         fabric: match request.nvlink_domain {
             true => Fabric::Whole,
             false => Fabric::None,
+        },
+        peers: match request.peer_access {
+            true => PeerRule::All,
+            false => PeerRule::None,
         },
         sizes: Sizes {
             memory_mib: Some(ENDLESS_MIB),
@@ -68,11 +74,12 @@ impl Devices {
             gpus: machine.gpus,
             ports: match request.network {
                 Network::Socket => Vec::new(),
-                Network::Plugin | Network::Merging => {
+                Network::Plugin | Network::Merging | Network::Verbs => {
                     ports::of(&document, &UsedPorts::of(variables))
                 }
             },
             merges: request.network == Network::Merging,
+            has_verbs: request.network == Network::Verbs,
             refuses_merges: merging.is_some_and(|(_, it)| !it.is_empty() && xml::c_int(it) == 0),
             tuner: request
                 .tuner
@@ -98,6 +105,7 @@ pub(crate) fn devices() -> &'static Devices {
         gpus: Vec::new(),
         ports: Vec::new(),
         merges: false,
+        has_verbs: false,
         refuses_merges: false,
         tuner: None,
     };

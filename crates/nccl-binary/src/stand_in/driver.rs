@@ -13,7 +13,7 @@ use phantom::calls::context::{
 use phantom::calls::device::{
     cuDeviceCanAccessPeer, cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetByPCIBusId,
     cuDeviceGetCount, cuDeviceGetName, cuDeviceGetP2PAttribute, cuDeviceGetPCIBusId,
-    cuDeviceGetUuid_v2, cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuInit,
+    cuDeviceGetUuid_v2, cuDriverGetVersion, cuGetErrorName, cuInit,
 };
 use phantom::calls::memory::cuMemGetAddressRange_v2;
 use phantom::calls::pointer::cuPointerGetAttribute;
@@ -25,6 +25,7 @@ use phantom::calls::virtual_memory::{
 };
 
 use super::context::{self, Code, INVALID_VALUE, NOT_SUPPORTED, SUCCESS, put};
+use super::runtime::error_text;
 use super::{Presented, devices, memory, presented};
 
 /// Compute capability × 10 from which GPUs multicast.
@@ -102,6 +103,12 @@ unsafe extern "C" fn allocate(out: *mut u64, bytes: usize) -> Code {
     unsafe { memory::allocate(out, bytes, false) }
 }
 
+/// Numbers and meanings of errors are those of the runtime.
+unsafe extern "C" fn error_string(error: Code, out: *mut *const c_char) -> Code {
+    // SAFETY: CUDA's caller gives an address for the result.
+    unsafe { put(out, error_text(error)) }
+}
+
 extern "C" fn free(address: u64) -> Code {
     memory::free(address)
 }
@@ -118,26 +125,6 @@ unsafe extern "C" fn memset8(to: *mut c_void, value: u8, bytes: usize) -> Code {
 unsafe extern "C" fn granularity(out: *mut usize, _: *const c_void, _: i32) -> Code {
     // SAFETY: CUDA's caller gives an address for the result.
     unsafe { put(out, GRANULARITY as usize) }
-}
-
-/// Multicast objects that the NVSwitches have room for.
-static MOST_MULTICAST_OBJECTS: AtomicU32 = AtomicU32::new(u32::MAX);
-
-/// `CUDA_ERROR_OUT_OF_MEMORY`, as the driver answers where no multicast group is free.
-const NO_ROOM: Code = 2;
-
-/// Gives the NVSwitches room for this number of multicast objects.
-pub(super) fn limit_multicast(most: u32) {
-    MOST_MULTICAST_OBJECTS.store(most, Ordering::Relaxed);
-}
-
-/// Memory is bound to the last object that was made.
-extern "C" fn bind_multicast() -> Code {
-    let made = MULTICAST_OBJECTS.load(Ordering::Relaxed);
-    match made > MOST_MULTICAST_OBJECTS.load(Ordering::Relaxed) {
-        true => NO_ROOM,
-        false => SUCCESS,
-    }
 }
 
 /// A multicast object is memory of the host that nothing is bound to.
@@ -219,7 +206,7 @@ pub(super) fn functions() -> Vec<Presented> {
         "cuCtxGetDevice" => cuCtxGetDevice,
         "cuCtxEnablePeerAccess" => done,
         "cuCtxSynchronize" => done,
-        "cuGetErrorString" => cuGetErrorString,
+        "cuGetErrorString" => error_string,
         "cuGetErrorName" => cuGetErrorName,
         "cuMemAlloc" => allocate,
         "cuMemFree" => free,
@@ -242,8 +229,8 @@ pub(super) fn functions() -> Vec<Presented> {
         "cuMulticastCreate" => create_multicast,
         "cuMulticastGetGranularity" => granularity,
         "cuMulticastAddDevice" => done,
-        "cuMulticastBindMem" => bind_multicast,
-        "cuMulticastBindAddr" => bind_multicast,
+        "cuMulticastBindMem" => done,
+        "cuMulticastBindAddr" => done,
         "cuMulticastUnbind" => done,
         "cuMemsetD8" => memset8,
         "cuStreamCreate" => new_stream,

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use super::driver::put_text;
-use super::{Presented, presented};
+use super::{Presented, presented, verbs};
 
 /// Where the system describes its devices and processors.
 const DEVICES: &str = "/sys";
@@ -42,6 +42,11 @@ pub(super) unsafe fn is_hidden(path: *const c_char) -> bool {
 }
 
 unsafe extern "C" fn real_path(path: *const c_char, to: *mut c_char) -> *mut c_char {
+    // SAFETY: NCCL gives a C string.
+    if let Some(device) = unsafe { text(path) }.and_then(verbs::device_path) {
+        // SAFETY: a new C string; NCCL frees it.
+        return unsafe { libc::strdup(device.as_ptr()) };
+    }
     // SAFETY: NCCL gives a C string, and null or room for a path.
     unsafe {
         match is_hidden(path) {

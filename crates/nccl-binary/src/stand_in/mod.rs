@@ -5,8 +5,8 @@
 //! ports connect at once and send nothing.
 //!
 //! In reading order: [`devices`] (what is presented), `context`, `memory`, `driver`, `runtime`,
-//! `nvml`, `network`, `tuner`, `process` (the calls to the C library that are answered), `machine`
-//! (what is hidden of this machine).
+//! `nvml`, `network`, `verbs`, `tuner`, `process` (the calls to the C library that are answered),
+//! `sockets` (addresses of hosts), `machine` (what is hidden of this machine).
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -23,13 +23,17 @@ mod nvml;
 mod ports;
 mod process;
 mod runtime;
+mod sockets;
 mod tuner;
+mod verbs;
 
 pub(crate) use context::set_device;
 pub(crate) use process::{
-    NET_PLUGIN, TUNER_PLUGIN, functions as process_functions, keep_missing, missing,
+    NET_PLUGIN, TUNER_PLUGIN, functions as process_functions, keep_missing, keep_segments_in,
+    missing,
 };
-pub(crate) use runtime::functions as runtime_functions;
+pub(crate) use runtime::{error_texts_at, functions as runtime_functions};
+pub(crate) use sockets::{be_host, is_host};
 pub(crate) use tuner::calls as tuner_calls;
 
 /// A function that is presented: its name and its address.
@@ -65,11 +69,6 @@ pub(crate) fn taken() -> Taken {
         devices: phantom::used(),
         multicast_objects: driver::MULTICAST_OBJECTS.load(Ordering::Relaxed),
     }
-}
-
-/// Gives the NVSwitches room for a number of multicast objects; `None` for any number.
-pub(crate) fn limit_multicast(most: Option<u32>) {
-    driver::limit_multicast(most.unwrap_or(u32::MAX));
 }
 
 /// A new stream.

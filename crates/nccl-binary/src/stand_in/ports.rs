@@ -39,7 +39,9 @@ pub(crate) struct Port {
     /// The numbers of the ports that it consists of; itself alone for a port.
     pub members: Vec<i32>,
     /// The link layer is InfiniBand, not Ethernet.
-    infiniband: bool,
+    pub infiniband: bool,
+    /// Its PCI function.
+    pub bus_id: String,
 }
 
 /// Virtual devices in the order in which NCCL made them. They are never freed.
@@ -108,25 +110,29 @@ pub(super) fn of(document: &Document, used: &UsedPorts) -> Vec<Port> {
     elements.sort_by_key(|(net, _)| net.get("dev").map_or(0, c_int));
     let numbered = (0..).zip(elements);
     numbered
-        .map(|(number, (net, class))| port(number, net, class))
+        .map(|(number, (net, pci))| port(number, net, pci))
         .collect()
 }
 
-/// The ports below an element, each with the class of the nearest PCI function.
-fn walk<'a>(element: &'a Element, class: Option<&'a str>, found: &mut Vec<(&'a Element, &'a str)>) {
-    let class = match element.tag {
-        Tag::Pci => element.get("class"),
-        _ => class,
+/// A port's element, and the nearest PCI function above it.
+type Found<'a> = (&'a Element, Option<&'a Element>);
+
+/// The ports below an element.
+fn walk<'a>(element: &'a Element, pci: Option<&'a Element>, found: &mut Vec<Found<'a>>) {
+    let pci = match element.tag {
+        Tag::Pci => Some(element),
+        _ => pci,
     };
     if element.tag == Tag::Net {
-        found.push((element, class.unwrap_or_default()));
+        found.push((element, pci));
     }
     for child in &element.children {
-        walk(child, class, found);
+        walk(child, pci, found);
     }
 }
 
-fn port(number: i32, net: &Element, class: &str) -> Port {
+fn port(number: i32, net: &Element, pci: Option<&Element>) -> Port {
+    let of_pci = |name: &str| pci.and_then(|pci| pci.get(name)).unwrap_or_default();
     let int = |name: &str| net.get(name).map(c_int);
     let id = |name| int(name).map_or(NO_ID, |id| id as i16);
     let name = net.get("name").map(str::to_owned);
@@ -144,7 +150,8 @@ fn port(number: i32, net: &Element, class: &str) -> Port {
         rail: id("rail"),
         plane: id("plane"),
         members: vec![number],
-        infiniband: class.starts_with("0x0207"),
+        infiniband: of_pci("class").starts_with("0x0207"),
+        bus_id: of_pci("busid").to_owned(),
     }
 }
 

@@ -1,17 +1,18 @@
 //! The C library's functions that NCCL finds redirected: it looks up only what is presented here,
 //! reads no configuration file, and leaves no segment behind.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::devices::devices;
 use super::machine::{is_hidden, set_errno, text};
-use super::{Presented, find, machine, memory, network, nvml, presented, tuner};
+use super::{Presented, find, machine, memory, network, nvml, presented, sockets, tuner, verbs};
+use crate::plant;
 
 /// The library under which NCCL finds the net plug-in.
 pub(crate) const NET_PLUGIN: &str = "libnccl-net-topo.so";
@@ -20,14 +21,23 @@ pub(crate) const NET_PLUGIN: &str = "libnccl-net-topo.so";
 pub(crate) const TUNER_PLUGIN: &str = "libnccl-tuner-topo.so";
 
 /// The libraries that are presented. Their handles are addresses that nobody reads.
-const LIBRARIES: [(&str, usize); 3] = [
-    ("libnvidia-ml.so", 0x10),
+const LIBRARIES: [(&str, usize); 4] = [
+    (NVML, 0x10),
     (NET_PLUGIN, 0x20),
     (TUNER_PLUGIN, 0x30),
+    (VERBS, 0x40),
 ];
+
+const NVML: &str = "libnvidia-ml.so";
+
+/// The library of InfiniBand's verbs, which is presented if a job wants NCCL's own transport.
+const VERBS: &str = "libibverbs.so";
 
 /// How the names of NCCL's segments begin.
 const SEGMENTS: &str = "/dev/shm/nccl-";
+
+/// Characters at the end of a template that `mkstemp` changes.
+const SUFFIX: usize = 6;
 
 /// How the names of NCCL's configuration files end.
 const CONFIGURATION: &str = "nccl.conf";
@@ -37,8 +47,18 @@ const CONFIGURATION: &str = "nccl.conf";
 const IDLE_NS: i64 = 50_000;
 
 thread_local! {
-    /// Whether the last look-up failed, for `dlerror`.
-    static FAILED: Cell<bool> = const { Cell::new(false) };
+    /// Why the last look-up failed, for `dlerror`, and the text that it gave last.
+    static FAILED: RefCell<[Option<CString>; 2]> = const { RefCell::new([None, None]) };
+}
+
+/// Keeps why a look-up failed, in the words of the system's loader.
+fn keep_failure(failed: bool, why: impl FnOnce() -> String) {
+    let why = failed.then(|| CString::new(why()).unwrap_or_default());
+    FAILED.with_borrow_mut(|[kept, _]| *kept = why);
+}
+
+fn no_library(name: &str) -> String {
+    format!("{name}: cannot open shared object file: No such file or directory")
 }
 
 static MISSING: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -51,6 +71,21 @@ static TUNER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Segments by name; they have no file.
 static OPEN_SEGMENTS: Mutex<BTreeMap<String, OwnedFd>> = Mutex::new(BTreeMap::new());
+
+/// The folder of the segments of a host with several processes, with a final slash.
+static FOLDER: OnceLock<String> = OnceLock::new();
+
+/// Keeps segments as files of a folder, where other processes find them.
+pub(crate) fn keep_segments_in(folder: String) {
+    // A process has one script.
+    let _ = FOLDER.set(folder);
+}
+
+/// The path of a segment's file, if segments are files.
+fn segment_file(name: &str) -> Option<CString> {
+    let name = name.rsplit('/').next()?;
+    CString::new(format!("{}{name}", FOLDER.get()?)).ok()
+}
 
 /// Keeps the name of a function that NCCL looked for and that is not presented.
 pub(crate) fn keep_missing(name: &str) {
@@ -85,8 +120,15 @@ unsafe extern "C" fn open_library(name: *const c_char, _: c_int) -> *mut c_void 
     }
     let name = wanted;
     let file = name.rsplit('/').next().unwrap_or(name);
-    let found = LIBRARIES.iter().find(|(known, _)| file.starts_with(known));
-    FAILED.set(found.is_none());
+    let is_there = |known: &str| match known {
+        VERBS => devices().has_verbs && plant::effect(VERBS).is_none(),
+        NVML => plant::effect(NVML).is_none(),
+        _ => true,
+    };
+    let found = LIBRARIES
+        .iter()
+        .find(|(known, _)| file.starts_with(known) && is_there(known));
+    keep_failure(found.is_none(), || no_library(name));
     found.map_or(ptr::null_mut(), |(_, handle)| {
         ptr::without_provenance_mut(*handle)
     })
@@ -96,7 +138,10 @@ unsafe extern "C" fn open_library(name: *const c_char, _: c_int) -> *mut c_void 
 fn open_tuner(name: *const c_char) -> *mut c_void {
     // SAFETY: the caller's text is a C string, and the library was made to be loaded by NCCL.
     let handle = unsafe { libc::dlopen(name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    FAILED.set(handle.is_null());
+    // SAFETY: as above.
+    keep_failure(handle.is_null(), || {
+        no_library(unsafe { text(name) }.unwrap_or_default())
+    });
     TUNER.store(handle, Ordering::Relaxed);
     handle
 }
@@ -114,14 +159,18 @@ unsafe extern "C" fn symbol(handle: *mut c_void, name: *const c_char) -> *mut c_
     if !handle.is_null() && handle == TUNER.load(Ordering::Relaxed) {
         // SAFETY: the handle is that of a library that stays loaded.
         let found = unsafe { libc::dlsym(handle, name) };
-        FAILED.set(found.is_null());
+        keep_failure(found.is_null(), || format!("undefined symbol: {wanted}"));
         return found;
     }
     let found = match library(handle) {
         Some(NET_PLUGIN) => network::table(wanted),
         Some(TUNER_PLUGIN) => tuner::table(wanted),
-        Some(_) => {
-            let found = find(&nvml::functions(), wanted);
+        Some(library) => {
+            let functions = match library {
+                VERBS => verbs::functions(),
+                _ => nvml::functions(),
+            };
+            let found = find(&functions, wanted).map(|it| plant::of(wanted, it));
             if found.is_none() {
                 keep_missing(wanted);
             }
@@ -129,7 +178,12 @@ unsafe extern "C" fn symbol(handle: *mut c_void, name: *const c_char) -> *mut c_
         }
         None => None,
     };
-    FAILED.set(found.is_none());
+    keep_failure(found.is_none(), || {
+        format!(
+            "{}: undefined symbol: {wanted}",
+            library(handle).unwrap_or_default()
+        )
+    });
     ptr::without_provenance_mut(found.unwrap_or(0))
 }
 
@@ -147,10 +201,10 @@ extern "C" fn close_library(_: *mut c_void) -> c_int {
 }
 
 extern "C" fn library_error() -> *const c_char {
-    match FAILED.replace(false) {
-        true => c"topo presents no such library or function".as_ptr(),
-        false => ptr::null(),
-    }
+    FAILED.with_borrow_mut(|[kept, given]| {
+        *given = kept.take();
+        given.as_ref().map_or(ptr::null(), |it| it.as_ptr())
+    })
 }
 
 /// The first fields of `link_map`: where a library is loaded, and its name.
@@ -168,7 +222,7 @@ unsafe extern "C" fn library_information(
     out: *mut *const Loaded,
 ) -> c_int {
     let (Some(name), libc::RTLD_DI_LINKMAP) = (library(handle), wanted) else {
-        FAILED.set(true);
+        keep_failure(true, || "dlinfo: no such library".to_owned());
         return -1;
     };
     // A few bytes for the rest of the process.
@@ -242,11 +296,14 @@ unsafe extern "C" fn accept(
     bytes: *mut libc::socklen_t,
 ) -> c_int {
     // SAFETY: as the caller of this function.
-    match unsafe { libc::accept(socket, address, bytes) } {
+    let accepted = match unsafe { libc::accept(socket, address, bytes) } {
         // SAFETY: as above.
         -1 if wait_for(socket) => unsafe { libc::accept(socket, address, bytes) },
         accepted => accepted,
-    }
+    };
+    // SAFETY: as above.
+    unsafe { sockets::show(address) };
+    accepted
 }
 
 fn new_segment(name: String) -> c_int {
@@ -267,6 +324,10 @@ fn new_segment(name: String) -> c_int {
 }
 
 fn open_segment(name: &str, flags: c_int) -> c_int {
+    if let Some(path) = segment_file(name) {
+        // SAFETY: the path is a C string.
+        return unsafe { libc::open(path.as_ptr(), flags, 0o600) };
+    }
     if let Some(kept) = segments().get(name) {
         // SAFETY: a copy of an open descriptor.
         return unsafe { libc::fcntl(kept.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
@@ -287,6 +348,19 @@ unsafe extern "C" fn make_file(template: *mut c_char) -> c_int {
     if !name.starts_with(SEGMENTS) {
         // SAFETY: as the caller of this function.
         return unsafe { libc::mkstemp(template) };
+    }
+    if let Some(path) = segment_file(name) {
+        let path = path.into_raw();
+        // SAFETY: the path ends as the template, and is as much longer as its folder is; six
+        // characters at the end of both are changed.
+        unsafe {
+            let file = libc::mkstemp(path);
+            let made = CString::from_raw(path);
+            let end = made.as_bytes().len() - SUFFIX;
+            let to = template.add(name.len() - SUFFIX);
+            ptr::copy_nonoverlapping(made.as_ptr().add(end), to, SUFFIX);
+            return file;
+        }
     }
     let number = NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed);
     let Some(stem) = name.strip_suffix("XXXXXX") else {
@@ -320,10 +394,7 @@ unsafe extern "C" fn open_shared(name: *const c_char, flags: c_int, _: libc::mod
 unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     // SAFETY: NCCL gives a C string.
     match unsafe { text(path) } {
-        Some(name) if name.starts_with(SEGMENTS) => {
-            segments().remove(name);
-            0
-        }
+        Some(name) if name.starts_with(SEGMENTS) => unlink_segment(name),
         // SAFETY: as the caller of this function.
         _ => unsafe { libc::unlink(path) },
     }
@@ -331,7 +402,15 @@ unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
 
 unsafe extern "C" fn unlink_shared(name: *const c_char) -> c_int {
     // SAFETY: NCCL gives a C string.
-    segments().remove(unsafe { text(name) }.unwrap_or_default());
+    unlink_segment(unsafe { text(name) }.unwrap_or_default())
+}
+
+fn unlink_segment(name: &str) -> c_int {
+    if let Some(path) = segment_file(name) {
+        // SAFETY: the path is a C string.
+        return unsafe { libc::unlink(path.as_ptr()) };
+    }
+    segments().remove(name);
     0
 }
 
@@ -372,5 +451,8 @@ pub(crate) fn functions() -> Vec<Presented> {
         "fopen" => open_stream,
         "fopen64" => open_stream,
     };
-    own.into_iter().chain(machine::functions()).collect()
+    own.into_iter()
+        .chain(machine::functions())
+        .chain(sockets::functions())
+        .collect()
 }

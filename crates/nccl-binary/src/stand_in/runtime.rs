@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use phantom::arguments::{Handle64, Out};
 use phantom::calls::device::{
@@ -19,6 +20,7 @@ use super::devices::{self, DRIVER_VERSION};
 use super::driver::{self, done, new_handle, put_text};
 use super::memory;
 use super::{Presented, find, presented};
+use crate::plant;
 
 /// `cudaMemoryTypeUnregistered` and `cudaMemoryTypeDevice`; 1: of the host, as for the driver.
 const UNREGISTERED: i32 = 0;
@@ -74,8 +76,25 @@ extern "C" fn peek_last_error() -> Code {
     context::last_error()
 }
 
-extern "C" fn error_text(_: Code) -> *const c_char {
-    c"an error of the stand-in for CUDA".as_ptr()
+/// Where the library's own runtime has the meanings of errors; 0 if it has none.
+static TEXTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Says where `cudaGetErrorString` of the library is, which stays as it is.
+pub(crate) fn error_texts_at(address: usize) {
+    TEXTS.store(address, Ordering::Relaxed);
+}
+
+/// The meaning of an error in NVIDIA's words.
+pub(super) extern "C" fn error_text(error: Code) -> *const c_char {
+    match TEXTS.load(Ordering::Relaxed) {
+        0 => c"an error of the stand-in for CUDA".as_ptr(),
+        address => {
+            type Text = extern "C" fn(Code) -> *const c_char;
+            // SAFETY: the runtime's function has this type, and its library stays loaded.
+            let text = unsafe { std::mem::transmute::<usize, Text>(address) };
+            text(error)
+        }
+    }
 }
 
 unsafe extern "C" fn allocate(out: *mut u64, bytes: usize) -> Code {
@@ -258,7 +277,7 @@ unsafe extern "C" fn entry_point_of_version(
     }
     // SAFETY: CUDA's caller gives a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-    let found = find(&driver::functions(), &name);
+    let found = find(&driver::functions(), &name).map(|it| plant::of(&name, it));
     if found.is_none() {
         super::keep_missing(&name);
     }
@@ -300,7 +319,6 @@ pub(crate) fn functions() -> Vec<Presented> {
         "cudaGetDeviceProperties_v2" => device_properties,
         "cudaGetLastError" => last_error,
         "cudaPeekAtLastError" => peek_last_error,
-        "cudaGetErrorString" => error_text,
         "cudaGetErrorName" => error_text,
         "cudaMalloc" => allocate,
         "cudaMallocAsync" => allocate,

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::machine::{Gpu, Machine};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED as DRIVER_NOT_LOADED,
+    nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST as GPU_IS_LOST,
     nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE as INSUFFICIENT_SIZE,
     nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT as INVALID_ARGUMENT,
+    nvmlReturn_enum_NVML_ERROR_LIB_RM_VERSION_MISMATCH as LIB_RM_VERSION_MISMATCH,
     nvmlReturn_enum_NVML_ERROR_NOT_FOUND as NOT_FOUND,
     nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED as NOT_SUPPORTED,
     nvmlReturn_enum_NVML_ERROR_UNINITIALIZED as UNINITIALIZED,
@@ -177,6 +179,9 @@ pub extern "C" fn nvmlErrorString(result: nvmlReturn_t) -> *const c_char {
         NOT_SUPPORTED => c"not supported",
         INSUFFICIENT_SIZE => c"insufficient size",
         DRIVER_NOT_LOADED => c"driver not loaded",
+        // Tests plant these; programs print them.
+        GPU_IS_LOST => c"GPU is lost",
+        LIB_RM_VERSION_MISMATCH => c"Driver/library version mismatch",
         _ => c"another error of the topo phantom",
     };
     text.as_ptr()
