@@ -1,6 +1,8 @@
 //! Runs the job of a kind, and writes its evidence as users have it.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,7 +45,7 @@ pub(crate) fn run(kind: &Kind, version: &str, folder: &Path) -> Result<(), Faile
         nvlink_domain: kind.domain,
         peer_access: kind.peers,
         ids: kind.ids,
-        processes: processes(kind, version)?,
+        processes: processes(kind, version, scratch.path())?,
         folder: scratch.path().to_owned(),
         text: kind.text.clone(),
         asks_ras: kind.ras,
@@ -54,7 +56,7 @@ pub(crate) fn run(kind: &Kind, version: &str, folder: &Path) -> Result<(), Faile
     write(&evidence, folder)
 }
 
-fn processes(kind: &Kind, version: &str) -> Result<Vec<ScriptedProcess>, Failed> {
+fn processes(kind: &Kind, version: &str, scratch: &Path) -> Result<Vec<ScriptedProcess>, Failed> {
     let usual = Rank::default();
     let all = kind.hosts.iter().sum();
     let places = (0..).zip(&kind.hosts);
@@ -71,18 +73,27 @@ fn processes(kind: &Kind, version: &str) -> Result<Vec<ScriptedProcess>, Failed>
         if let Some((from, to)) = &own.edit {
             topology = topology.replace(from, to);
         }
+        let mut variables: Vec<(String, String)> = kind.set.clone().into_iter().collect();
+        variables.extend(own.set.clone());
+        let tools: BTreeMap<_, _> = kind.tools.iter().chain(&own.tools).collect();
+        if !tools.is_empty() {
+            let folder = scratch.join(format!("tools-{rank}"));
+            fs::create_dir_all(&folder)?;
+            for (name, script) in tools {
+                let file = folder.join(name);
+                fs::write(&file, format!("#!/bin/sh\n{script}"))?;
+                fs::set_permissions(&file, Permissions::from_mode(0o755))?;
+            }
+            let path = format!("{}:/usr/bin:/bin", folder.display());
+            variables.push(("PATH".to_owned(), path));
+        }
         Ok(ScriptedProcess {
             library: library(version).ok_or_else(missing)?,
             host,
             topology,
             gpus: (own.gpu.unwrap_or(gpu), 1),
             steps: steps?,
-            variables: kind
-                .set
-                .clone()
-                .into_iter()
-                .chain(own.set.clone())
-                .collect(),
+            variables,
             plants: plants?,
             is_killed: own.killed,
         })

@@ -1,4 +1,4 @@
-//! What `topo diagnose` says of a job's evidence, compared with the fault.
+//! The comparison of the fault with the verdicts of `topo diagnose`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -37,6 +37,8 @@ pub(crate) struct Kind {
     pub set: BTreeMap<String, String>,
     /// Calls of all processes that fail, as `nccl_binary::plant` reads them.
     pub plant: Vec<String>,
+    /// Programs that NCCL's diagnostics find, and their scripts.
+    pub tools: BTreeMap<String, String>,
     /// What all do: `make [ID [RANKS]]`, `COLLECTIVE [ID [ELEMENTS [TYPE [REDUCTION]]]]`, `exit`.
     pub steps: Vec<String>,
     /// What is different in single ranks.
@@ -69,6 +71,7 @@ pub(crate) struct Rank {
     pub gpu: Option<u32>,
     pub set: BTreeMap<String, String>,
     pub plant: Vec<String>,
+    pub tools: BTreeMap<String, String>,
     pub steps: Option<Vec<String>>,
     /// It is killed once the others have done their steps.
     pub killed: bool,
@@ -109,6 +112,7 @@ impl Default for Kind {
             ids: 1,
             set: BTreeMap::new(),
             plant: Vec::new(),
+            tools: BTreeMap::new(),
             steps: steps.map(str::to_owned).to_vec(),
             rank: BTreeMap::new(),
             text: None,

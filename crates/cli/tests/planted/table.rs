@@ -41,8 +41,7 @@ fn print(arguments: &[String]) -> Result<bool, Failed> {
         .filter(|it| library(it).is_some())
         .collect();
     if versions.is_empty() {
-        println!("not run: no NCCL is here; cargo xtask fetch nccl fetches it");
-        return Ok(true);
+        return Err("no NCCL is here; cargo xtask fetch nccl fetches it".into());
     }
     let mut kinds = kind::all()?;
     kinds.retain(|name, _| words.is_empty() || words.iter().any(|it| name.contains(it.as_str())));

@@ -1,6 +1,8 @@
 //! The GPU that is current on a thread, and CUDA's results.
 
 use std::cell::Cell;
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use phantom::arguments::Out;
 use phantom::calls::context::{
@@ -82,4 +84,25 @@ pub(crate) fn last_error() -> Code {
 /// The last error on this thread, which is forgotten.
 pub(crate) fn take_last_error() -> Code {
     LAST_ERROR.replace(SUCCESS)
+}
+
+/// Where the library's own runtime has the meanings of errors; 0 if it has none.
+static TEXTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Says where `cudaGetErrorString` of the library is, which stays as it is.
+pub(crate) fn error_texts_at(address: usize) {
+    TEXTS.store(address, Ordering::Relaxed);
+}
+
+/// The meaning of an error in NVIDIA's words.
+pub(super) extern "C" fn error_text(error: Code) -> *const c_char {
+    match TEXTS.load(Ordering::Relaxed) {
+        0 => c"an error of the stand-in for CUDA".as_ptr(),
+        address => {
+            type Text = extern "C" fn(Code) -> *const c_char;
+            // SAFETY: the runtime's function has this type, and its library stays loaded.
+            let text = unsafe { std::mem::transmute::<usize, Text>(address) };
+            text(error)
+        }
+    }
 }

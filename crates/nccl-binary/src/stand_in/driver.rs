@@ -25,7 +25,6 @@ use phantom::calls::virtual_memory::{
 };
 
 use super::context::{self, Code, INVALID_VALUE, NOT_SUPPORTED, SUCCESS, put};
-use super::runtime::error_text;
 use super::{Presented, devices, memory, presented};
 
 /// Compute capability × 10 from which GPUs multicast.
@@ -106,7 +105,7 @@ unsafe extern "C" fn allocate(out: *mut u64, bytes: usize) -> Code {
 /// Numbers and meanings of errors are those of the runtime.
 unsafe extern "C" fn error_string(error: Code, out: *mut *const c_char) -> Code {
     // SAFETY: CUDA's caller gives an address for the result.
-    unsafe { put(out, error_text(error)) }
+    unsafe { put(out, context::error_text(error)) }
 }
 
 extern "C" fn free(address: u64) -> Code {

@@ -10,6 +10,9 @@ use super::{Presented, presented, verbs};
 /// Where the system describes its devices and processors.
 const DEVICES: &str = "/sys";
 
+/// What the kernel of this machine said.
+const KERNEL_LOG: &str = "/dev/kmsg";
+
 /// A text of NCCL's.
 ///
 /// # Safety
@@ -33,8 +36,10 @@ pub(super) fn set_errno(number: c_int) {
 /// `path` is null or a C string.
 pub(super) unsafe fn is_hidden(path: *const c_char) -> bool {
     // SAFETY: the caller says so.
-    let rest = unsafe { text(path) }.and_then(|path| path.strip_prefix(DEVICES));
-    let hidden = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let path = unsafe { text(path) }.unwrap_or_default();
+    let rest = path.strip_prefix(DEVICES);
+    let hidden =
+        path == KERNEL_LOG || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     if hidden {
         set_errno(libc::ENOENT);
     }
@@ -67,6 +72,10 @@ unsafe extern "C" fn open_folder(path: *const c_char) -> *mut libc::DIR {
 }
 
 unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: NCCL gives a C string.
+    if unsafe { text(path) }.is_some_and(verbs::is_device) {
+        return 0;
+    }
     // SAFETY: NCCL gives a C string.
     unsafe {
         match is_hidden(path) {

@@ -27,12 +27,12 @@ mod sockets;
 mod tuner;
 mod verbs;
 
-pub(crate) use context::set_device;
+pub(crate) use context::{error_texts_at, set_device};
 pub(crate) use process::{
     NET_PLUGIN, TUNER_PLUGIN, functions as process_functions, keep_missing, keep_segments_in,
     missing,
 };
-pub(crate) use runtime::{error_texts_at, functions as runtime_functions};
+pub(crate) use runtime::functions as runtime_functions;
 pub(crate) use sockets::{be_host, is_host};
 pub(crate) use tuner::calls as tuner_calls;
 

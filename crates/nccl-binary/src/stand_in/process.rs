@@ -139,9 +139,8 @@ fn open_tuner(name: *const c_char) -> *mut c_void {
     // SAFETY: the caller's text is a C string, and the library was made to be loaded by NCCL.
     let handle = unsafe { libc::dlopen(name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
     // SAFETY: as above.
-    keep_failure(handle.is_null(), || {
-        no_library(unsafe { text(name) }.unwrap_or_default())
-    });
+    let wanted = unsafe { text(name) }.unwrap_or_default();
+    keep_failure(handle.is_null(), || no_library(wanted));
     TUNER.store(handle, Ordering::Relaxed);
     handle
 }

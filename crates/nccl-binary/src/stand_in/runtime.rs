@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use phantom::arguments::{Handle64, Out};
 use phantom::calls::device::{
@@ -74,27 +73,6 @@ extern "C" fn last_error() -> Code {
 
 extern "C" fn peek_last_error() -> Code {
     context::last_error()
-}
-
-/// Where the library's own runtime has the meanings of errors; 0 if it has none.
-static TEXTS: AtomicUsize = AtomicUsize::new(0);
-
-/// Says where `cudaGetErrorString` of the library is, which stays as it is.
-pub(crate) fn error_texts_at(address: usize) {
-    TEXTS.store(address, Ordering::Relaxed);
-}
-
-/// The meaning of an error in NVIDIA's words.
-pub(super) extern "C" fn error_text(error: Code) -> *const c_char {
-    match TEXTS.load(Ordering::Relaxed) {
-        0 => c"an error of the stand-in for CUDA".as_ptr(),
-        address => {
-            type Text = extern "C" fn(Code) -> *const c_char;
-            // SAFETY: the runtime's function has this type, and its library stays loaded.
-            let text = unsafe { std::mem::transmute::<usize, Text>(address) };
-            text(error)
-        }
-    }
 }
 
 unsafe extern "C" fn allocate(out: *mut u64, bytes: usize) -> Code {
@@ -319,7 +297,7 @@ pub(crate) fn functions() -> Vec<Presented> {
         "cudaGetDeviceProperties_v2" => device_properties,
         "cudaGetLastError" => last_error,
         "cudaPeekAtLastError" => peek_last_error,
-        "cudaGetErrorName" => error_text,
+        "cudaGetErrorName" => context::error_text,
         "cudaMalloc" => allocate,
         "cudaMallocAsync" => allocate,
         "cudaMallocFromPoolAsync" => allocate,

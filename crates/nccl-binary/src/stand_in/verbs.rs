@@ -159,13 +159,26 @@ fn planted(name: &str, value: u64) -> u64 {
     }
 }
 
-/// The folder of a port's PCI function, of a path below `/sys/class/infiniband`.
-pub(super) fn device_path(path: &str) -> Option<CString> {
+/// The port with a folder below `/sys/class/infiniband`, if verbs are presented.
+fn port_of(path: &str) -> Option<&'static Port> {
     let name = path.strip_prefix("/sys/class/infiniband/")?;
-    let name = name.strip_suffix("/device")?;
     let devices = devices();
     let named = |port: &&Port| port.name.to_bytes() == name.as_bytes();
-    let port = devices.ports.iter().find(named)?;
+    devices
+        .ports
+        .iter()
+        .find(named)
+        .filter(|_| devices.has_verbs)
+}
+
+/// Whether a path is the folder of a port.
+pub(super) fn is_device(path: &str) -> bool {
+    port_of(path).is_some()
+}
+
+/// The folder of a port's PCI function, to which a link in the port's folder leads.
+pub(super) fn device_path(path: &str) -> Option<CString> {
+    let port = port_of(path.strip_suffix("/device")?)?;
     CString::new(format!("/sys/devices/pci0000:00/{}", port.bus_id)).ok()
 }
 
@@ -338,7 +351,7 @@ extern "C" fn new_domain(context: *mut Context) -> *mut Region {
     })
 }
 
-/// Crashes as the library does where NCCL goes on without a protection domain.
+/// Crashes as the library does where NCCL calls it without a protection domain.
 fn expect_domain(domain: *mut Region) {
     if domain.is_null() {
         // SAFETY: a signal that ends the process.
