@@ -26,7 +26,7 @@ use crate::rank::RankReport;
 use crate::report::Answered;
 use crate::request::PlannedJob;
 use crate::settings::settings;
-use crate::simulate::{self, SimulateQuestion, SimulateReport};
+use crate::simulate::{self, SimulateQuestion};
 use crate::tune::{self, TuneQuestion};
 use crate::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
 
@@ -341,7 +341,7 @@ impl PlannedJob {
                 let question = SimulateQuestion::of(collective.0, *size);
                 let fabric = Fabric::default();
                 let job = simulate::planned(&self.planned, None, &question, &fabric);
-                Answered::of(&SimulateReport::of(&job.map_err(|why| why.to_string())?))
+                Answered::of(&job.map_err(|why| why.to_string())?)
             }
             Question::WhatIf { sizes } => self.after_failures(sizes),
             Question::Expect { collectives, sizes } => self.expectations(collectives, sizes),

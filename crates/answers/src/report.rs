@@ -3,8 +3,10 @@
 #[cfg(feature = "schema")]
 mod schema;
 
+use std::fmt::Display;
+
 use pages::Page;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 #[cfg(feature = "schema")]
 pub use schema::{Described, schema};
@@ -104,4 +106,9 @@ pub fn json<R: Report>(report: &R) -> serde_json::Result<String> {
 /// A value has no JSON.
 pub fn line<R: Report>(report: &R) -> serde_json::Result<String> {
     serde_json::to_string(&ReportWithHead::of(report))
+}
+
+/// Writes the text that people read: for types whose own form in JSON is another.
+pub(crate) fn as_text<T: Display, S: Serializer>(it: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(it)
 }

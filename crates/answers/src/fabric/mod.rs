@@ -293,7 +293,7 @@ impl FabricView {
                 ..Fabric::default()
             };
             let done = simulate::saved(plan, &question, &fabric)?;
-            order.time_us = Some(done.time_us());
+            order.time_us = Some(done.time_us);
             self.notes = done.notes;
         }
         self.simulated = Some(format!(

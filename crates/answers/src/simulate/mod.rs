@@ -3,7 +3,7 @@
 mod choice;
 pub mod experts;
 mod inner;
-pub mod json;
+mod page;
 
 use plan::expand::Expansion;
 use plan::{GraphKind, Plan};
@@ -13,14 +13,16 @@ use program::lower::{LowerError, Lowering, ProgramRequest};
 use program::{
     Channels, ChannelsError, Collective, ElementType, MessageSize, Protocol, Schedule, Transfer,
 };
+use serde::Serialize;
 use simulator::build::{BuildError, build};
 use simulator::{
-    Fabric, FabricError, Fifos, InnerLinks, PlainHosts, PlannedWiring, Simulation, Wiring,
+    Cause, Fabric, FabricError, Fifos, InnerLinks, PlainHosts, PlannedWiring, Simulation, Wiring,
 };
 
+use crate::JsonSchema;
 use crate::measured::MeasuredLinks;
+use crate::report::{Report, as_text};
 use choice::SimulatedChoice;
-pub use json::{LaneShares, SimulateReport};
 
 /// A collective to run on the virtual clock.
 #[derive(Debug, Clone)]
@@ -102,22 +104,32 @@ pub enum SimulateError {
     Simulate(#[from] simulator::simulate::SimulateError),
 }
 
-/// A job that was simulated.
-#[derive(Debug)]
-pub struct SimulatedJob {
+/// The result of a simulation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SimulateReport {
     /// The collective.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub collective: Collective,
     /// The algorithm.
-    pub schedule: Schedule,
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub algorithm: Schedule,
     /// How data is moved.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub transfer: Transfer,
     /// The protocol of FIFOs.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub protocol: Protocol,
     /// Type of the elements.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub element: ElementType,
     /// The root.
     pub root: u32,
-    /// The message as it was run: a multiple of elements and blocks, bytes.
+    /// Size of the message as it was run, a multiple of elements and blocks, bytes.
     pub bytes: u64,
     /// Ranks.
     pub ranks: u32,
@@ -129,49 +141,128 @@ pub struct SimulatedJob {
     pub slot_bytes: u32,
     /// The network, in words.
     pub network: String,
-    /// The profile of the plan, if there is one.
-    pub profile: Option<String>,
-    /// Prediction of NCCL's cost model for the algorithm and protocol, µs.
+    /// From the launch until the last rank has ended, µs.
+    pub time_us: f64,
+    /// Message bytes per time, GB/s; null if it took no time.
+    pub algorithm_bandwidth: Option<f64>,
+    /// The bus bandwidth of nccl-tests, GB/s; null if it took no time.
+    pub bus_bandwidth: Option<f64>,
+    /// Prediction of NCCL's cost model for the algorithm and protocol, µs; null if it has none.
     pub predicted_us: Option<f64>,
+    /// The causes of the time of the chain of events that ended last.
+    pub causes: Vec<CauseTime>,
+    /// The part of these causes that transfers would not have taken alone on their links, µs.
+    pub shared_us: f64,
+    /// The time of lanes by activity, on average.
+    pub lanes: LaneShares,
     /// The links that carried anything, the busiest first.
     pub links: Vec<LinkLoad>,
+    /// Lanes of the job.
+    pub lane_count: u64,
+    /// How many of them were run, because the others do the same.
+    pub simulated_lanes: u64,
+    /// Steps of the job.
+    pub steps: u64,
+    /// How many of them were run.
+    pub simulated_steps: u64,
+    /// The profile of the plan, if there is one.
+    #[serde(skip)]
+    profile: Option<String>,
     /// The model and its outcome.
+    #[serde(skip)]
     pub simulated: Simulation,
     /// Notes for the reader.
+    #[serde(skip)]
     pub notes: Vec<String>,
 }
 
+/// Time that a cause took.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CauseTime {
+    /// Its name.
+    pub cause: &'static str,
+    /// Time, µs.
+    pub time_us: f64,
+    /// The cause in words.
+    #[serde(skip)]
+    words: &'static str,
+}
+
+/// Shares of the lanes' time, from 0 to 1.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LaneShares {
+    /// In steps.
+    pub busy: f64,
+    /// Waiting for data of another rank.
+    pub data: f64,
+    /// Waiting for a free slot.
+    pub slot: f64,
+    /// Waiting for a signal.
+    pub signal: f64,
+    /// Before the first step, or after the last.
+    pub idle: f64,
+}
+
 /// The load of a link.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct LinkLoad {
     /// Its name.
     pub name: String,
     /// Links with the same load for the same reasons, with this one.
     pub count: u32,
-    /// GB/s; infinite if unlimited.
-    pub gbps: f64,
-    /// The load, bytes.
+    /// Capacity, GB/s; null if unlimited.
+    pub gbps: Option<f64>,
+    /// Bytes over each of them.
     pub bytes: u64,
-    /// The share of its capacity that was used over the whole time.
+    /// The share of the capacity that was used over the whole time.
     pub used: f64,
 }
 
-impl SimulatedJob {
-    /// The time of the collective, µs.
-    pub fn time_us(&self) -> f64 {
-        self.simulated.outcome.time.us()
-    }
+impl Report for SimulateReport {
+    const FORMAT: &'static str = "topo-simulate";
+    const VERSION: u32 = 1;
+}
 
-    /// Message bytes per time, GB/s; `None` if it took no time.
-    pub fn algorithm_bandwidth(&self) -> Option<f64> {
-        let time = self.time_us();
-        (time > 0.0).then(|| self.bytes as f64 / time / 1000.0)
+impl CauseTime {
+    fn of(cause: Cause, simulated: &Simulation) -> Self {
+        let (name, words) = match cause {
+            Cause::Start => ("start", "launch and late ranks"),
+            Cause::Latency => ("latency", "latency"),
+            Cause::Work => ("work", "reductions and copies"),
+            Cause::NvLink => ("nvlink", "bandwidth of NVLink"),
+            Cause::Pci => ("pci", "bandwidth of PCI Express and host memory"),
+            Cause::Nic => ("nic", "bandwidth of NICs"),
+            Cause::Fabric => ("fabric", "bandwidth between switches"),
+        };
+        Self {
+            cause: name,
+            time_us: simulated.outcome.path.of(cause).us(),
+            words,
+        }
     }
+}
 
-    /// The bus bandwidth, GB/s, as nccl-tests reports it; `None` if it took no time.
-    pub fn bus_bandwidth(&self) -> Option<f64> {
-        let factor = self.collective.bus_factor(self.ranks);
-        Some(self.algorithm_bandwidth()? * factor)
+impl LaneShares {
+    /// The shares of all lanes of a job.
+    fn of(simulated: &Simulation) -> Self {
+        let outcome = &simulated.outcome;
+        let counts = simulated.lanes.iter().map(|(_, count)| f64::from(*count));
+        let (mut sums, mut all) = ([0.0; 4], 0.0);
+        for (lane, count) in outcome.lanes.iter().zip(counts) {
+            all += count * outcome.time.us();
+            let times = [lane.busy, lane.data, lane.slot, lane.signal];
+            for (sum, time) in sums.iter_mut().zip(times) {
+                *sum += count * time.us();
+            }
+        }
+        let [busy, data, slot, signal] = sums.map(|sum| if all > 0.0 { sum / all } else { 0.0 });
+        Self {
+            busy,
+            data,
+            slot,
+            signal,
+            idle: (1.0 - busy - data - slot - signal).max(0.0),
+        }
     }
 }
 
@@ -183,7 +274,7 @@ pub fn without_plan(
     ranks: u32,
     question: &SimulateQuestion,
     fabric: &Fabric,
-) -> Result<SimulatedJob, SimulateError> {
+) -> Result<SimulateReport, SimulateError> {
     expect_collective(question)?;
     let Some(gbps) = fabric.network.port_gbps else {
         return Err(SimulateError::NoRate);
@@ -205,7 +296,7 @@ pub fn planned(
     measured: Option<&MeasuredLinks>,
     question: &SimulateQuestion,
     fabric: &Fabric,
-) -> Result<SimulatedJob, SimulateError> {
+) -> Result<SimulateReport, SimulateError> {
     of_plan(
         planned.plan(),
         inner::links(planned, measured),
@@ -223,7 +314,7 @@ pub fn saved(
     plan: &Plan,
     question: &SimulateQuestion,
     fabric: &Fabric,
-) -> Result<SimulatedJob, SimulateError> {
+) -> Result<SimulateReport, SimulateError> {
     of_plan(plan, Vec::new(), question, fabric)
 }
 
@@ -232,7 +323,7 @@ fn of_plan(
     inner: Vec<InnerLinks>,
     question: &SimulateQuestion,
     fabric: &Fabric,
-) -> Result<SimulatedJob, SimulateError> {
+) -> Result<SimulateReport, SimulateError> {
     expect_collective(question)?;
     let expansion = plan.expansion()?;
     let mut notes = Vec::new();
@@ -251,7 +342,7 @@ fn of_plan(
     let wiring = PlannedWiring::new(plan, expansion, fifos, fabric, inner)?;
     let hosts = expansion.layout().hosts();
     let job = simulated(question, &chosen, &channels, &wiring, (hosts, fabric))?;
-    Ok(SimulatedJob {
+    Ok(SimulateReport {
         profile: Some(plan.profile.clone()),
         notes,
         ..job
@@ -276,7 +367,7 @@ fn simulated(
     channels: &Channels,
     wiring: &dyn Wiring,
     (hosts, fabric): (u32, &Fabric),
-) -> Result<SimulatedJob, SimulateError> {
+) -> Result<SimulateReport, SimulateError> {
     let ranks = channels.ranks();
     let collective = question.collective;
     let request = ProgramRequest {
@@ -299,22 +390,37 @@ fn simulated(
     };
     let model = build(&lowering, &message, wiring)?;
     let simulated = simulator::simulate(model, question.spans, !question.every_rank)?;
-    Ok(SimulatedJob {
+    let bytes = count * u64::from(element_bytes) * blocks;
+    let outcome = &simulated.outcome;
+    let time_us = outcome.time.us();
+    let speed = (time_us > 0.0).then(|| bytes as f64 / time_us / 1000.0);
+    let causes = Cause::ALL.map(|cause| CauseTime::of(cause, &simulated));
+    Ok(SimulateReport {
         collective,
-        schedule: chosen.schedule,
+        algorithm: chosen.schedule,
         transfer: chosen.transfer,
         protocol: chosen.protocol,
         element: question.element,
         root: question.root,
-        bytes: count * u64::from(element_bytes) * blocks,
+        bytes,
         ranks,
         hosts,
         channels: channels.count(),
         slot_bytes: chosen.slot_bytes,
         network: network(hosts, fabric),
-        profile: None,
+        time_us,
+        algorithm_bandwidth: speed,
+        bus_bandwidth: speed.map(|it| it * collective.bus_factor(ranks)),
         predicted_us: chosen.predicted_us,
+        causes: causes.into(),
+        shared_us: outcome.path.shared().us(),
+        lanes: LaneShares::of(&simulated),
         links: loads(&simulated, wiring),
+        lane_count: simulated.whole.0,
+        simulated_lanes: simulated.model.lanes.len() as u64,
+        steps: simulated.whole.1,
+        simulated_steps: outcome.steps,
+        profile: None,
         simulated,
         notes: Vec::new(),
     })
@@ -356,7 +462,7 @@ fn loads(simulated: &Simulation, wiring: &dyn Wiring) -> Vec<LinkLoad> {
             LinkLoad {
                 name: wiring.name(*number),
                 count: *count,
-                gbps,
+                gbps: gbps.is_finite().then_some(gbps),
                 bytes: *bytes,
                 used: if most > 0.0 {
                     *bytes as f64 / most

@@ -1,15 +1,12 @@
 //! `topo simulate`: a collective on a virtual clock.
 
 mod experts;
-mod page;
 mod trace;
 
 use std::path::Path;
 
 use answers::report;
-use answers::simulate::{
-    SimulateError, SimulateQuestion, SimulateReport, planned, saved, without_plan,
-};
+use answers::simulate::{SimulateError, SimulateQuestion, planned, saved, without_plan};
 use anyhow::{Context, Result, anyhow, bail};
 use program::Collective;
 use simulator::Fabric;
@@ -85,8 +82,8 @@ pub(crate) fn run(
         }
     }
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::page(&done, arguments.links.max(1), environment.look()),
-        TextOrJson::Json => report::json(&SimulateReport::of(&done))?,
+        TextOrJson::Text => done.page(arguments.links.max(1)).text(environment.look()),
+        TextOrJson::Json => report::json(&done)?,
     };
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The trace of a simulation in Chrome's Trace Event format, which Perfetto reads.
 
-use answers::simulate::SimulatedJob;
+use answers::simulate::SimulateReport;
 use anyhow::Result;
 use serde::Serialize;
 use simulator::model::Use;
@@ -31,7 +31,7 @@ struct Details {
 }
 
 /// A process for each rank, a thread for each lane and each connection over the network.
-pub(super) fn perfetto(job: &SimulatedJob) -> Result<String> {
+pub(super) fn perfetto(job: &SimulateReport) -> Result<String> {
     let simulated = &job.simulated;
     let model = &simulated.model;
     let mut events = Vec::new();
@@ -86,7 +86,7 @@ pub(super) fn perfetto(job: &SimulatedJob) -> Result<String> {
 }
 
 /// The action of a step, in a word.
-fn step_name(job: &SimulatedJob, shape: u32, step: u32) -> &'static str {
+fn step_name(job: &SimulateReport, shape: u32, step: u32) -> &'static str {
     let shape = &job.simulated.model.shapes[shape as usize];
     let (first, end) = shape.steps[step as usize].uses;
     let uses = &shape.uses[first as usize..end as usize];

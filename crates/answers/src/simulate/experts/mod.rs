@@ -6,23 +6,25 @@
 //! it, to the rank with the same place there, which passes it on over NVLink; on the way back that
 //! rank adds the results of its domain first.
 //!
-//! In reading order: [`routing`] (tokens by the ranks that need them), this file, [`json`].
+//! In reading order: [`routing`] (tokens by the ranks that need them), this file, `page`.
 
-pub mod json;
+mod page;
 pub mod routing;
 
 use plan::Plan;
 use plan::expand::Expansion;
 use program::lower::{RELAY_PIECES, Relayed, SendRecv, relayed, send_recv};
 use program::{Collective, MessageSize, Program, Transfer};
+use serde::Serialize;
 use simulator::build::build_programs;
 use simulator::{Fabric, Fifos, PlannedWiring};
 
-pub use json::ExpertsReport;
 pub use routing::Routing;
 
 use super::choice::SimulatedChoice;
 use super::{LinkLoad, SimulateError, SimulateQuestion, loads};
+use crate::JsonSchema;
+use crate::report::Report;
 
 /// Most bytes of a rank's tokens, each counted once, 64 GiB: every slot is simulated.
 const MOST_BYTES: f64 = (1_u64 << 36) as f64;
@@ -84,34 +86,75 @@ pub struct ExpertsQuestion<'a> {
     pub schedule: ExchangeSchedule,
 }
 
-/// An exchange that was simulated.
-#[derive(Debug)]
-pub struct SimulatedExchange {
-    /// The direction.
-    pub exchange: Exchange,
-    /// The schedule.
-    pub schedule: ExchangeSchedule,
+/// The result of exchanges of tokens.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ExpertsReport {
     /// Ranks.
     pub ranks: u32,
     /// Hosts.
     pub hosts: u32,
-    /// The profile of the plan.
+    /// The profile of NCCL's version.
     pub profile: String,
-    /// Time, µs.
+    /// The exchanges.
+    pub exchanges: Vec<SimulatedExchange>,
+}
+
+/// An exchange.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SimulatedExchange {
+    /// `dispatch` or `combine`.
+    pub exchange: &'static str,
+    /// `all-to-all` or `two-stage`.
+    pub schedule: &'static str,
+    /// From the launch until the last rank has ended, µs.
     pub time_us: f64,
     /// Bytes that the rank which moves most gives to ranks of other NVLink domains (dispatch) or
     /// gets from them (combine).
     pub remote_bytes: u64,
     /// The same to or from other ranks of its domain, without what it passes on.
     pub local_bytes: u64,
+    /// Bytes between domains per time, GB/s; null without any.
+    pub remote_gbps: Option<f64>,
     /// The links that carried anything, the busiest first.
     pub links: Vec<LinkLoad>,
 }
 
-impl SimulatedExchange {
-    /// Bytes between domains per time, GB/s; `None` without any.
-    pub fn remote_gbps(&self) -> Option<f64> {
-        (self.remote_bytes > 0).then(|| self.remote_bytes as f64 / self.time_us / 1e3)
+impl Report for ExpertsReport {
+    const FORMAT: &'static str = "topo-experts";
+    const VERSION: u32 = 1;
+}
+
+impl ExpertsReport {
+    /// Simulates both directions on a planned job, with one schedule or all.
+    ///
+    /// # Errors
+    /// As [`exchange`].
+    pub fn of(
+        plan: &Plan,
+        (routing, token_bytes): (&Routing, u32),
+        wanted: Option<ExchangeSchedule>,
+        fabric: &Fabric,
+    ) -> Result<Self, SimulateError> {
+        let layout = plan.expansion()?.layout();
+        let mut exchanges = Vec::new();
+        for direction in Exchange::ALL {
+            let schedules = ExchangeSchedule::ALL.into_iter();
+            for schedule in schedules.filter(|it| wanted.is_none_or(|wanted| wanted == *it)) {
+                let question = ExpertsQuestion {
+                    routing,
+                    token_bytes,
+                    exchange: direction,
+                    schedule,
+                };
+                exchanges.push(exchange(plan, &question, fabric)?);
+            }
+        }
+        Ok(Self {
+            ranks: layout.ranks(),
+            hosts: layout.hosts(),
+            profile: plan.profile.clone(),
+            exchanges,
+        })
     }
 }
 
@@ -169,15 +212,15 @@ pub fn exchange(
     let model = build_programs(&programs, ranks, &wiring)?;
     let simulated = simulator::simulate(model, 0, true)?;
     let most = moved.iter().max().copied().unwrap_or_default();
+    let [remote_bytes, local_bytes] = most;
+    let time_us = simulated.outcome.time.us();
     Ok(SimulatedExchange {
-        exchange: question.exchange,
-        schedule: question.schedule,
-        ranks,
-        hosts: expansion.layout().hosts(),
-        profile: plan.profile.clone(),
-        time_us: simulated.outcome.time.us(),
-        remote_bytes: most[0],
-        local_bytes: most[1],
+        exchange: question.exchange.name(),
+        schedule: question.schedule.name(),
+        time_us,
+        remote_bytes,
+        local_bytes,
+        remote_gbps: (remote_bytes > 0).then(|| remote_bytes as f64 / time_us / 1e3),
         links: loads(&simulated, &wiring),
     })
 }
