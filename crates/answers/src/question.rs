@@ -28,7 +28,7 @@ use crate::request::PlannedJob;
 use crate::settings::settings;
 use crate::simulate::{self, SimulateQuestion};
 use crate::tune::{self, TuneQuestion};
-use crate::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
+use crate::what_if::{WhatIfQuestion, failures_of};
 
 /// Sizes that are priced and compared if none are named, bytes: 1 KiB to 8 GiB.
 pub fn sizes() -> Vec<u64> {
@@ -446,8 +446,7 @@ impl PlannedJob {
         for outcome in outcomes {
             answer.add(outcome.map_err(|why| why.to_string())?);
         }
-        answer.finish(None);
-        Answered::of(&WhatIfReport::of(&answer))
+        Answered::of(&answer.finish(None))
     }
 
     /// The first host that is like a machine, by its place among the distinct ones.

@@ -4,7 +4,7 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`rank_order`], [`edits`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
+//! [`rank_order`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
 //! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`],
 //! [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`,
 //! `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`], [`probing`],
@@ -25,7 +25,6 @@ mod diff;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod driver;
-mod edits;
 mod environment;
 mod exit;
 mod expect;

@@ -1,16 +1,19 @@
 //! The rest of a job after each single failure of its first host.
 //!
-//! In reading order: this file, [`json`].
+//! In reading order: this file, `page`.
 
-pub mod json;
+mod page;
 
 use bounds::optimum;
 use plan::certificate::Operation;
+use plan::{NcclVersion, PlanDifference};
 use planner::what_if::{EqualFailures, FailureOutcome, JobFigures, WhatIf};
 use planner::{Job, Planned, Settings};
-use topology::edit::{Failure, FailureKind, failures};
+use serde::Serialize;
+use topology::edit::{Edit, Failure, FailureKind, failures};
 
-pub use json::WhatIfReport;
+use crate::JsonSchema;
+use crate::report::Report;
 
 /// Which failures of a job to plan.
 #[derive(Debug, Clone)]
@@ -27,26 +30,115 @@ pub struct WhatIfQuestion {
     pub differences: bool,
 }
 
-/// The most that any schedule of each operation reaches, GB/s of bus bandwidth; of several failures
-/// the least. Empty where NCCL cannot start.
-pub type RowBounds = Vec<(Operation, f64)>;
-
-/// A job, and what is left of it.
+/// A job, and what is left of it after the failures that were planned until now.
 #[derive(Debug)]
-pub struct WhatIfAnswer {
+pub struct PlannedFailures {
     /// The job without any failure.
     pub job: Planned,
     /// Sizes of all-reduces, bytes.
-    pub sizes: Vec<u64>,
-    /// The job without any failure, in figures.
-    pub whole: JobFigures,
-    /// The failures: in the order in which they were planned, in the end worst first.
-    pub rows: Vec<EqualFailures>,
-    /// The most that any schedule reaches: without a failure, then for each of `rows`, if that was
-    /// asked for.
-    pub bounds: Option<(RowBounds, Vec<RowBounds>)>,
+    sizes: Vec<u64>,
+    /// The failures, in the order in which they were planned.
+    rows: Vec<EqualFailures>,
     /// Failures that were not planned.
     pub left_out: Vec<Failure>,
+}
+
+/// The JSON of `topo diff --each-failure`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WhatIfReport {
+    /// The job.
+    pub name: String,
+    /// Hosts of the job.
+    pub hosts: u32,
+    /// The job without any failure.
+    pub whole: JobLeft,
+    /// The failures, worst first; those after which the same is left are one.
+    pub failures: Vec<FailureRow>,
+    /// Failures that were not tried within the time limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<Vec<String>>,
+    /// How many of them there are of each kind.
+    #[serde(skip)]
+    kinds_left_out: Vec<(FailureKind, usize)>,
+    /// The version as which the job is planned.
+    #[serde(skip)]
+    version: NcclVersion,
+}
+
+/// Failures of one kind after which the same is left.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FailureRow {
+    /// The kind: GPU, NIC, PCI switch, NVSwitch, NVLink, all NVLinks of a GPU.
+    pub kind: &'static str,
+    /// The failures, one at a time.
+    pub names: Vec<String>,
+    /// How each is taken out of the job.
+    pub edits: Vec<MachineEdit>,
+    /// For one NVLink of a pair, the number of links between the two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<i32>,
+    /// The rest of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<JobLeft>,
+    /// How the plan differs from that of the whole job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differences: Option<Vec<PlanDifference>>,
+    /// Why NCCL cannot start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cannot_be_planned: Option<String>,
+}
+
+/// A change of a machine.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MachineEdit {
+    /// `without`: a device or link is gone; `degrade`: a link is slower.
+    pub kind: &'static str,
+    /// The device or link, for `degrade` with what is left of it.
+    pub of: String,
+}
+
+/// A job in figures.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct JobLeft {
+    /// Ranks of the job.
+    pub ranks: u32,
+    /// Channels of collectives.
+    pub channels: u32,
+    /// Ring channels that were searched.
+    pub ring_channels: u32,
+    /// Bandwidth of each of them, GB/s.
+    pub ring_channel_gbps: f32,
+    /// Predicted all-reduces.
+    pub all_reduce: Vec<PredictedTime>,
+    /// If asked for: the most that any schedule reaches, of several failures the least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Vec<LeastBound>>,
+}
+
+/// The most that any schedule of an operation reaches.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LeastBound {
+    /// The operation.
+    pub operation: Operation,
+    /// Bus bandwidth, GB/s.
+    pub bound_gbps: f64,
+}
+
+/// A predicted all-reduce.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PredictedTime {
+    /// Size of the message, bytes.
+    pub bytes: u64,
+    /// Predicted time, µs; null if no algorithm is left.
+    pub time_us: Option<f32>,
+    /// The share of its speed that is lost; negative: faster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+}
+
+impl Report for WhatIfReport {
+    const FORMAT: &'static str = "topo-what-if";
+    const VERSION: u32 = 2;
 }
 
 /// The failures of these kinds of a job's first host; no kind: of all.
@@ -58,29 +150,27 @@ pub fn failures_of(job: &Job, kinds: &[FailureKind]) -> Vec<Failure> {
 }
 
 impl WhatIfQuestion {
-    /// The answer before any failure is planned, and the plans of the job after each, one per step
-    /// of the iterator, so that the caller decides how long that may take.
+    /// The job before any failure is planned, and its plans after each, one per step of the
+    /// iterator, so that the caller decides how long that may take.
     ///
     /// # Errors
     /// The job cannot be planned.
-    pub fn begin(self) -> Result<(WhatIfAnswer, WhatIf), planner::Error> {
+    pub fn begin(self) -> Result<(PlannedFailures, WhatIf), planner::Error> {
         let job = planner::plan(&self.job, &self.settings)?;
         let (left_out, sizes) = (self.failures.clone(), self.sizes.clone());
         let outcomes = WhatIf::new(self.job, &job, self.failures, self.sizes, self.differences);
-        let answer = WhatIfAnswer {
-            whole: JobFigures::of(&job, &sizes),
+        let begun = PlannedFailures {
             job,
             sizes,
             rows: Vec::new(),
-            bounds: None,
             left_out,
         };
-        Ok((answer, outcomes))
+        Ok((begun, outcomes))
     }
 }
 
-impl WhatIfAnswer {
-    /// Takes the outcome of the first failure that was left out, before [`Self::finish`].
+impl PlannedFailures {
+    /// Takes the outcome of the first failure that was left out.
     pub fn add(&mut self, outcome: FailureOutcome) {
         if self.left_out.is_empty() {
             return;
@@ -92,40 +182,96 @@ impl WhatIfAnswer {
         }
     }
 
-    /// Orders the rows, worst first, and finds their bounds in `job`, if there is one.
-    pub fn finish(&mut self, job: Option<&Job>) {
+    /// The answer, with bounds of `job` after each failure, if there is one.
+    pub fn finish(mut self, job: Option<&Job>) -> WhatIfReport {
         self.rows.sort_by(EqualFailures::worst_first);
-        self.bounds = job.map(|job| {
-            let rows = self.rows.iter();
-            let rows = rows.map(|row| bounds_after(row, job, &self.job.settings));
-            (bounds_of(&self.job), rows.collect())
+        let planned = &self.job;
+        let left = |figures: &JobFigures, losses: &[Option<f64>], bounds| {
+            let times = self.sizes.iter().zip(&figures.times);
+            let times = times.enumerate().map(|(at, (bytes, time))| PredictedTime {
+                bytes: *bytes,
+                time_us: *time,
+                loss: losses.get(at).copied().flatten(),
+            });
+            JobLeft {
+                ranks: figures.ranks,
+                channels: figures.channels,
+                ring_channels: figures.rings.0,
+                ring_channel_gbps: figures.rings.1,
+                all_reduce: times.collect(),
+                bounds,
+            }
+        };
+        let whole = JobFigures::of(planned, &self.sizes);
+        let whole = left(&whole, &[], job.map(|_| bounds_of(planned)));
+        let failures = self.rows.into_iter().map(|row| {
+            let bounds = job.map(|job| bounds_after(&row, job, &planned.settings));
+            let of = row.failures.iter();
+            let (first, figures) = (&row.failures[0], row.left.as_ref());
+            FailureRow {
+                kind: first.kind.name(),
+                names: of.clone().map(|it| it.name.clone()).collect(),
+                edits: of.map(|it| MachineEdit::of(&it.edit)).collect(),
+                links: first.of,
+                left: figures.ok().map(|it| left(it, &row.losses, bounds)),
+                cannot_be_planned: figures.err().map(ToString::to_string),
+                differences: row.differences,
+            }
         });
+        let kinds = pages::numbers::group(self.left_out.iter().map(|it| (it.kind, ())));
+        let kinds = kinds.into_iter().map(|(kind, all)| (kind, all.len()));
+        let left_out = self.left_out.iter().map(|it| it.name.clone());
+        WhatIfReport {
+            name: planned.name(),
+            hosts: planned.plan().request.hosts,
+            whole,
+            failures: failures.collect(),
+            left_out: (!self.left_out.is_empty()).then(|| left_out.collect()),
+            kinds_left_out: kinds.collect(),
+            version: planned.version(),
+        }
+    }
+}
+
+impl MachineEdit {
+    fn of(edit: &Edit) -> Self {
+        Self {
+            kind: match edit.removes() {
+                true => "without",
+                false => "degrade",
+            },
+            of: edit.to_string(),
+        }
     }
 }
 
 /// The most that any schedule reaches after failures after which NCCL's plan is the same: for each
 /// operation the least.
-fn bounds_after(row: &EqualFailures, job: &Job, settings: &Settings) -> RowBounds {
-    let mut least = RowBounds::new();
+fn bounds_after(row: &EqualFailures, job: &Job, settings: &Settings) -> Vec<LeastBound> {
+    let mut least = Vec::<LeastBound>::new();
     for failure in &row.failures {
         let mut job = job.clone();
         let planned = job
             .edit(&failure.edit)
             .and_then(|()| planner::plan(&job, settings));
         let Ok(planned) = planned else {
-            return RowBounds::new();
+            return Vec::new();
         };
-        for (operation, bound) in bounds_of(&planned) {
-            match least.iter_mut().find(|(known, _)| *known == operation) {
-                Some((_, known)) => *known = known.min(bound),
-                None => least.push((operation, bound)),
+        for found in bounds_of(&planned) {
+            let known = |it: &&mut LeastBound| it.operation == found.operation;
+            match least.iter_mut().find(known) {
+                Some(known) => known.bound_gbps = known.bound_gbps.min(found.bound_gbps),
+                None => least.push(found),
             }
         }
     }
     least
 }
 
-fn bounds_of(planned: &Planned) -> RowBounds {
-    let all = optimum::of(planned);
-    all.iter().map(|it| (it.operation, it.bound)).collect()
+fn bounds_of(planned: &Planned) -> Vec<LeastBound> {
+    let all = optimum::of(planned).into_iter().map(|it| LeastBound {
+        operation: it.operation,
+        bound_gbps: it.bound,
+    });
+    all.collect()
 }

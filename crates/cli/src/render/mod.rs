@@ -2,7 +2,6 @@
 
 pub(crate) mod access_control;
 pub(crate) mod machine;
-pub(crate) mod what_if;
 
 pub(crate) use answers::terminal::{
     Look, count, differences, document, gbps, group, groups, matrix, measured, microseconds,

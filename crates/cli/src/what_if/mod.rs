@@ -4,14 +4,13 @@ mod work;
 
 use std::time::Duration;
 
-use answers::what_if::{WhatIfQuestion, WhatIfReport, failures_of};
+use answers::what_if::{WhatIfQuestion, failures_of};
 use anyhow::{Result, anyhow, bail};
 
 use crate::arguments::compare::{FailingDevice, TextOrJson, WhatIfArguments};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::render::{Look, what_if};
 use crate::settings::{read_settings, warn_of_doubtful};
 use crate::{sizes, sources};
 
@@ -49,16 +48,12 @@ pub(crate) fn run(
         differences: arguments.form.format() == TextOrJson::Json,
     };
     let limit = arguments.time_limit.map(Duration::from_secs);
-    let mut answer = work::work(asked, limit, environment, output)?;
-    answer.finish(again.as_ref());
-    output.differs = !answer.left_out.is_empty();
-    let look = Look {
-        width: environment.width,
-        color: environment.color,
-    };
+    let planned = work::work(asked, limit, environment, output)?;
+    let answer = planned.finish(again.as_ref());
+    output.differs = answer.left_out.is_some();
     output.text = match arguments.form.format() {
-        TextOrJson::Text => what_if::page(&answer, arguments.time_limit, look),
-        TextOrJson::Json => answers::report::json(&WhatIfReport::of(&answer))?,
+        TextOrJson::Text => answer.page(arguments.time_limit).text(environment.look()),
+        TextOrJson::Json => answers::report::json(&answer)?,
     };
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use answers::what_if::{WhatIfAnswer, WhatIfQuestion};
+use answers::what_if::{PlannedFailures, WhatIfQuestion};
 use anyhow::{Context, Result, bail};
 use planner::what_if::FailureOutcome;
 
@@ -22,7 +22,7 @@ const WAITING: usize = 16;
 /// A report of the thread.
 enum News {
     /// The job without any failure.
-    Whole(Box<WhatIfAnswer>),
+    Whole(Box<PlannedFailures>),
     /// The effect of one failure.
     Failed(FailureOutcome),
 }
@@ -36,7 +36,7 @@ pub(super) fn work(
     limit: Option<Duration>,
     environment: &Environment,
     output: &mut Output,
-) -> Result<WhatIfAnswer> {
+) -> Result<PlannedFailures> {
     let until = limit.map(|limit| Instant::now() + limit);
     let progress = Progress::new(environment, "planning");
     let all = asked.failures.len();
@@ -46,7 +46,7 @@ pub(super) fn work(
         .stack_size(STACK)
         .spawn(move || each(asked, &sender))
         .context("cannot start a thread")?;
-    let mut answer: Option<Box<WhatIfAnswer>> = None;
+    let mut answer: Option<Box<PlannedFailures>> = None;
     let ended = loop {
         match (next(&news, until), &mut answer) {
             (Ok(News::Whole(whole)), _) => {
