@@ -1,15 +1,17 @@
 //! Switches and cables between hosts, and the rank order that suits them.
 
-pub mod json;
+mod page;
 
 use plan::Plan;
 use program::Collective;
+use serde::Serialize;
 use simulator::fabric::cables::tree_links;
 use simulator::fabric::{Cables, Leaf, SwitchError, SwitchTree, host_list};
 use simulator::{Fabric, FabricError};
 
+use crate::JsonSchema;
+use crate::report::Report;
 use crate::simulate::{self, SimulateError, SimulateQuestion};
-pub use json::FabricReport;
 
 /// A file with switches or cables, and the hosts of a job.
 #[derive(Debug, Clone)]
@@ -61,7 +63,7 @@ const USUAL_OVERSUBSCRIPTION: f64 = 2.0;
 
 /// The knowledge of a network.
 #[derive(Debug)]
-pub enum Network {
+enum Network {
     /// Switches by name, with the switch of each host.
     Tree(SwitchTree, Vec<usize>),
     /// Leaf switches by number.
@@ -70,46 +72,58 @@ pub enum Network {
     Cables(Cables),
 }
 
-/// An order of hosts, and what rings and trees cross in it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Order {
-    /// The hosts' numbers in the order of their ranks.
-    pub hosts: Vec<usize>,
-    /// Switches above their own that all ring links together pass; for cables, links without one.
+/// Switches and cables between hosts, and the rank order that suits them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FabricReport {
+    /// The file.
+    pub file: String,
+    /// The hosts in the order that was given.
+    pub hosts: Vec<String>,
+    /// Hosts are connected by cables without a switch.
+    pub switchless: bool,
+    /// Two hosts that no switch connects.
+    pub apart: Option<(String, String)>,
+    /// The order that was given.
+    pub given: HostOrder,
+    /// The best order; null if no ring of cables connects all hosts.
+    pub best: Option<HostOrder>,
+    /// The simulated job.
+    pub simulated: Option<String>,
+    /// The knowledge of the network.
+    #[serde(skip)]
+    network: Network,
+    /// Notes on the simulation.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// An order of hosts.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HostOrder {
+    /// The hosts in the order of their ranks.
+    pub hosts: Vec<String>,
+    /// Switches above their own that all ring links together pass; without switches, ring links
+    /// without a cable.
     pub ring: usize,
     /// The same of the links of both trees.
     pub trees: usize,
     /// The simulated time, µs.
     pub time_us: Option<f64>,
+    /// The hosts' numbers.
+    #[serde(skip)]
+    numbers: Vec<usize>,
 }
 
-/// Hosts, what connects them, and orders of their ranks.
-#[derive(Debug)]
-pub struct FabricView {
-    /// The file.
-    pub file: String,
-    /// The hosts' names, in the order that was given.
-    pub names: Vec<String>,
-    /// The knowledge of the network.
-    pub network: Network,
-    /// Pairs of hosts that no switch connects.
-    pub apart: Option<(String, String)>,
-    /// The order that was given.
-    pub given: Order,
-    /// The best order; `None` if there is no ring of cables.
-    pub best: Option<Order>,
-    /// The simulated job, in words.
-    pub simulated: Option<String>,
-    /// Notes on the simulation.
-    pub notes: Vec<String>,
+impl Report for FabricReport {
+    const FORMAT: &'static str = "topo-fabric";
+    const VERSION: u32 = 1;
 }
 
-impl FabricView {
+impl FabricReport {
     /// Whether something can be better.
     pub fn differs(&self) -> bool {
-        let worse = |best: &Order| best.ring < self.given.ring;
-        let unconnected =
-            matches!(self.network, Network::Cables(_)) && self.given.ring + self.given.trees > 0;
+        let worse = |best: &HostOrder| best.ring < self.given.ring;
+        let unconnected = self.switchless && self.given.ring + self.given.trees > 0;
         self.apart.is_some() || unconnected || self.best.as_ref().is_none_or(worse)
     }
 }
@@ -118,7 +132,7 @@ impl FabricView {
 ///
 /// # Errors
 /// The file or the list of hosts is wrong, or one does not fit the other.
-pub fn fabric(question: &FabricQuestion) -> Result<FabricView, FabricAnswerError> {
+pub fn fabric(question: &FabricQuestion) -> Result<FabricReport, FabricAnswerError> {
     let (file, text) = (&question.file, &question.text);
     let (network, names, apart) = match SwitchTree::is_one(text) {
         true => of_tree(SwitchTree::from_topology_conf(file, text)?, question)?,
@@ -126,11 +140,12 @@ pub fn fabric(question: &FabricQuestion) -> Result<FabricView, FabricAnswerError
     };
     let given: Vec<usize> = (0..names.len()).collect();
     let best = best(&network, &given);
-    Ok(FabricView {
-        given: measured(&network, given),
-        best: best.map(|hosts| measured(&network, hosts)),
+    Ok(FabricReport {
+        given: measured(&network, &names, given),
+        best: best.map(|hosts| measured(&network, &names, hosts)),
         file: file.clone(),
-        names,
+        hosts: names,
+        switchless: matches!(network, Network::Cables(_)),
         network,
         apart,
         simulated: None,
@@ -203,7 +218,7 @@ fn crossed(network: &Network, one: usize, other: usize) -> usize {
 }
 
 /// An order with what its rings and trees cross.
-fn measured(network: &Network, hosts: Vec<usize>) -> Order {
+fn measured(network: &Network, names: &[String], hosts: Vec<usize>) -> HostOrder {
     let next = hosts.iter().cycle().skip(1);
     let ring = hosts
         .iter()
@@ -211,11 +226,12 @@ fn measured(network: &Network, hosts: Vec<usize>) -> Order {
         .map(|(one, other)| crossed(network, *one, *other));
     let trees = tree_links(hosts.len() as u32)
         .map(|(one, other)| crossed(network, hosts[one as usize], hosts[other as usize]));
-    Order {
+    HostOrder {
+        hosts: hosts.iter().map(|at| names[*at].clone()).collect(),
         ring: ring.sum(),
         trees: trees.sum(),
         time_us: None,
-        hosts,
+        numbers: hosts,
     }
 }
 
@@ -246,7 +262,7 @@ fn best(network: &Network, given: &[usize]) -> Option<Vec<usize>> {
     }
 }
 
-impl FabricView {
+impl FabricReport {
     /// The assumption about leaf switches: bandwidth of their ports over that of their uplinks.
     ///
     /// # Errors
@@ -278,7 +294,7 @@ impl FabricView {
             Network::Cables(_) => return Err(FabricError::Cables.into()),
             Network::Tree(_, leaves) => (SwitchTree::leaf_numbers(leaves), Leaf::default()),
             Network::Leaves(leaf) => {
-                let hosts = 0..self.names.len() as u32;
+                let hosts = 0..self.hosts.len() as u32;
                 (hosts.map(|host| leaf.of_host(host)).collect(), leaf.clone())
             }
         };
@@ -286,7 +302,7 @@ impl FabricView {
         for order in std::iter::once(&mut self.given).chain(&mut self.best) {
             let fabric = Fabric {
                 leaf: Some(Leaf {
-                    of: order.hosts.iter().map(|host| numbers[*host]).collect(),
+                    of: order.numbers.iter().map(|host| numbers[*host]).collect(),
                     oversubscription,
                     ..leaf.clone()
                 }),

@@ -1,11 +1,9 @@
 //! `topo simulate --network-only`: switches and cables between hosts, and the rank order that suits
 //! them.
 
-mod page;
-
 use std::path::Path;
 
-use answers::fabric::{FabricAnswerError, FabricQuestion, FabricReport, FabricView, fabric};
+use answers::fabric::{FabricAnswerError, FabricQuestion, FabricReport, fabric};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow};
 
@@ -40,21 +38,21 @@ pub(crate) fn run(
         simulate(&mut view, topology, arguments, environment, output)?;
     }
     if let (Some(path), Some(best)) = (&arguments.hostfile, &view.best) {
-        let names = best.hosts.iter().map(|at| format!("{}\n", view.names[*at]));
+        let names = best.hosts.iter().map(|name| format!("{name}\n"));
         output::refuse_overwriting(path, std::slice::from_ref(&arguments.file))?;
         output::write(path, &names.collect::<String>())?;
     }
     output.differs = view.differs();
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::page(&view, environment.look()),
-        TextOrJson::Json => report::json(&FabricReport::of(&view))?,
+        TextOrJson::Text => view.page().text(environment.look()),
+        TextOrJson::Json => report::json(&view)?,
     };
     Ok(())
 }
 
 /// Simulates a collective in both orders.
 fn simulate(
-    view: &mut FabricView,
+    view: &mut FabricReport,
     topology: &Path,
     arguments: &FabricArguments,
     environment: &Environment,
@@ -64,7 +62,7 @@ fn simulate(
     let oversubscription = oversubscription.map_err(in_words)?;
     let settings = read_settings(&Variables::default(), environment, output)?;
     let spec = JobSpec {
-        hosts: view.names.len() as u32,
+        hosts: view.hosts.len() as u32,
         ..JobSpec::of(input::machine(topology, output)?)
     };
     let job = job::checked(spec, &job::Options::default(), output)?;
