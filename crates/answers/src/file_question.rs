@@ -17,7 +17,7 @@ use crate::question::sizes;
 use crate::report::Answered;
 use crate::request::{Evidence, File, JobRequest, PlannedJob};
 use crate::results::read::{no_measurement, read};
-use crate::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
+use crate::results::{Against, Notes, ResultsQuestion, results};
 use crate::step::request::StepRequest;
 
 /// A question about files.
@@ -204,7 +204,7 @@ fn measured(file: &File, job: &JobRequest, fit: bool) -> Result<Answered, String
     if let Some(first) = results.tables.first_mut() {
         first.notes.extend(read.unread);
     }
-    Answered::of(&ResultsReport::of(&results))
+    Answered::of(&results)
 }
 
 /// The name of a fitted profile, whose text is in the answer.

@@ -4,8 +4,8 @@ use super::fit::{Fit, FitError, FitJob, Measurement, fit as fit_constants};
 use planner::NcclVersion;
 use planner::cost::CostProfile;
 use records::results::Row;
-use records::results::compare::ComparedTable;
 
+use super::compare::ComparedTable;
 use super::jobs::Jobs;
 
 /// Fits the constants to the measurements of all tables, in and out of place.
@@ -25,12 +25,12 @@ pub(super) fn fit(
     let fit_jobs: Vec<FitJob> = fit_jobs.collect();
     let mut measurements = Vec::new();
     for table in tables {
-        let (Some(job), Some(collective)) = (table.job, table.table.collective) else {
+        let (Some(job), Some(collective)) = (table.job, table.collective) else {
             continue;
         };
-        let measured = table.table.rows.iter().filter(|it| it.measured().is_some());
+        let measured = table.read.iter().filter(|it| it.measured().is_some());
         for (row, compared) in measured.zip(&table.rows) {
-            let Some(choice) = compared.choice else {
+            let Some(choice) = compared.choice() else {
                 continue;
             };
             measurements.extend(Row::placements(row).map(|it| Measurement {

@@ -8,10 +8,10 @@ use planner::cost;
 use planner::{Job, NcclVersion, Planned, Settings};
 use program::Collective;
 use records::results::Table;
-use records::results::compare::{Bound, ComparedTable, Prediction};
 use records::results::shortfall::Kind;
 use topology::xml::Document;
 
+use super::compare::ComparedTable;
 use super::likely::{Miss, PlantedFaults};
 use super::read::{LoggedFacts, ReadTable};
 use super::{Against, Notes, ResultsError, ResultsQuestion};
@@ -43,23 +43,9 @@ pub(super) struct PricedJob {
 }
 
 impl PricedJob {
-    /// The prediction for tables of a collective, perhaps to accept the machine.
-    pub(super) fn prediction(
-        &self,
-        collective: Option<Collective>,
-        is_acceptance: bool,
-    ) -> Prediction<'_> {
-        let bound = collective.and_then(|it| self.bounds.get(&it)?.as_ref());
-        Prediction {
-            choosing: &self.choosing,
-            predicting: &self.predicting,
-            bound: bound.map(|it| Bound {
-                gbps: it.bound,
-                nccl_gbps: it.nccl,
-                limit: it.limit.summary(),
-            }),
-            is_acceptance,
-        }
+    /// Hosts of the job.
+    pub(super) fn hosts(&self) -> u32 {
+        self.choosing.job.nodes.max(self.plan.request.hosts)
     }
 }
 

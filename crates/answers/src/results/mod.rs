@@ -1,10 +1,11 @@
 //! Measurements beside the prediction and the bound.
 
+mod compare;
 pub mod fit;
 mod fitting;
 mod jobs;
-pub mod json;
 pub mod likely;
+mod page;
 pub mod read;
 
 use fit::{Fit, FitError};
@@ -12,14 +13,15 @@ use plan::Plan;
 use planner::NcclVersion;
 use planner::cost::{CostProfile, RestrictError};
 use program::Collective;
-use records::results::compare::{ComparedTable, compare};
+use serde::Serialize;
 
+use crate::JsonSchema;
 use crate::assume::AssumeError;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobNote, JobSpec};
+use crate::report::Report;
+pub use compare::ComparedTable;
 use jobs::Jobs;
-pub use json::ResultsReport;
-use likely::Miss;
 pub use read::ReadTable;
 
 /// The job with which tables are compared.
@@ -59,30 +61,28 @@ pub enum Against {
     Machine(Box<JobSpec>),
 }
 
-/// Tables beside what is predicted.
-#[derive(Debug)]
-pub struct Results {
+/// Measurements beside the prediction and the bound.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ResultsReport {
     /// The tables.
     pub tables: Vec<ComparedTable>,
-    /// The jobs of the tables.
-    pub jobs: Vec<JobName>,
-    /// By table its sizes below their floors with likely causes, if that was asked for.
-    pub misses: Vec<Vec<Miss>>,
-    /// The fit, with the name of its profile.
-    pub fit: Option<(Fit, String)>,
+    /// The fit, where one was asked for.
+    pub fit: Option<NamedFit>,
 }
 
-/// The name of a job.
-#[derive(Debug, Clone)]
-pub struct JobName {
-    /// Its machine.
-    pub machine: String,
-    /// Its hosts.
-    pub hosts: u32,
-    /// The version as which it is planned, as the name of its cost profile.
-    pub profile: String,
-    /// The profile whose constants predict.
-    pub constants: String,
+/// Constants fitted to the measurements.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NamedFit {
+    /// The name of the cost profile.
+    pub file: String,
+    /// The fit.
+    #[serde(flatten)]
+    pub fit: Fit,
+}
+
+impl Report for ResultsReport {
+    const FORMAT: &'static str = "topo-results";
+    const VERSION: u32 = 1;
 }
 
 /// Why tables cannot be compared.
@@ -142,7 +142,7 @@ pub fn results(
     read: Vec<ReadTable>,
     question: &ResultsQuestion,
     notes: &mut Notes,
-) -> Result<Results, ResultsError> {
+) -> Result<ResultsReport, ResultsError> {
     let mut jobs = Jobs::default();
     let compared = compare_all(read, question, &mut jobs);
     *notes = std::mem::take(&mut jobs.notes);
@@ -153,7 +153,7 @@ fn compare_all(
     read: Vec<ReadTable>,
     question: &ResultsQuestion,
     jobs: &mut Jobs,
-) -> Result<Results, ResultsError> {
+) -> Result<ResultsReport, ResultsError> {
     let mut tables = Vec::with_capacity(read.len());
     for mut read in read {
         let is_unsure = read.table.collective.is_none() || read.table.is_guessed;
@@ -170,35 +170,25 @@ fn compare_all(
             }
             found => found?,
         };
-        let job = at.map(|at| {
-            (
-                at,
-                jobs.all[at].prediction(read.table.collective, question.accepts),
-            )
-        });
-        tables.push(compare(read.table, &read.logged.choices, job, notes));
-    }
-    let misses = match question.accepts {
-        true => tables.iter().map(|table| jobs.misses(table)).collect(),
-        false => Vec::new(),
-    };
-    let fit = match &question.fit {
-        Some(name) => {
-            let fit = fitting::fit(&tables, jobs, question.profile.as_ref())?;
-            Some((fit, name.clone()))
+        let job = at.map(|at| (at, &jobs.all[at]));
+        let mut table = compare::compare(
+            read.table,
+            &read.logged.choices,
+            job,
+            question.accepts,
+            notes,
+        );
+        if question.accepts {
+            table.misses = jobs.misses(&table);
         }
+        tables.push(table);
+    }
+    let fit = match &question.fit {
+        Some(file) => Some(NamedFit {
+            fit: fitting::fit(&tables, jobs, question.profile.as_ref())?,
+            file: file.clone(),
+        }),
         None => None,
     };
-    let names = jobs.all.iter().map(|job| JobName {
-        machine: job.name.clone(),
-        hosts: job.choosing.job.nodes.max(job.plan.request.hosts),
-        profile: job.plan.profile.clone(),
-        constants: job.predicting.profile.clone(),
-    });
-    Ok(Results {
-        jobs: names.collect(),
-        misses,
-        tables,
-        fit,
-    })
+    Ok(ResultsReport { tables, fit })
 }

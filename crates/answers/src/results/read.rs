@@ -5,10 +5,14 @@ use std::rc::Rc;
 
 use nccl_log::ParsedLine;
 use nccl_log::line::Lines;
-use records::results::compare::LoggedChoices;
+use program::Collective;
 use records::results::json::JsonError;
+use records::results::ladder::Choice;
 use records::results::values::UnreadHeader;
 use records::results::{Collector, Table, json};
+
+/// NCCL's choices, by number of ranks, collective and size.
+pub type LoggedChoices = BTreeMap<(u32, Collective, u64), Choice>;
 
 /// The part of NCCL's log in the file of a table.
 #[derive(Debug, Default)]

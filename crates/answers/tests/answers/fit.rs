@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use answers::results::fit::{Fit, FitError, FitJob, Measurement, UndeterminedConstant, fit};
+use answers::results::fit::{Fit, FitError, FitJob, Measurement, fit};
 use fastrand::Rng;
 use plan::{Algorithm, NcclVersion};
 use planner::cost::CostProfile;
@@ -138,7 +138,7 @@ fn constants_of_rings_are_found_behind_noise() {
         }
         assert!(fit.before.median > 0.1);
         assert!(
-            fit.steps.iter().all(|it| it.bias[1].abs() < 0.02),
+            fit.steps.iter().all(|it| it.bias.abs() < 0.02),
             "{:?}",
             fit.steps
         );
@@ -155,12 +155,7 @@ fn what_one_table_cannot_tell_apart_is_said() {
     let like: Vec<(&str, &str)> = fit
         .undetermined
         .iter()
-        .filter_map(|it| match it {
-            UndeterminedConstant::Like(one, other) => {
-                Some((one.name.as_str(), other.name.as_str()))
-            }
-            UndeterminedConstant::Weak(..) => None,
-        })
+        .filter_map(|it| Some((it.constant.as_str(), it.like.as_deref()?)))
         .collect();
     let expected = [0, 1, 2].map(|at| {
         (

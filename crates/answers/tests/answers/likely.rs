@@ -132,8 +132,8 @@ fn misses(run: &Run, gbps: f64) -> (Vec<Miss>, f64) {
     };
     let tables = read::read("job.log", &text).unwrap().tables;
     let mut found = results(tables, &question, &mut Notes::default()).unwrap();
-    let expected = found.tables[0].rows[0].expected.unwrap().bus_gbps;
-    (found.misses.remove(0), expected)
+    let expected = found.tables[0].rows[0].expected_gbps.unwrap();
+    (found.tables.remove(0).misses, expected)
 }
 
 #[test]
@@ -145,17 +145,17 @@ fn the_cause_is_among_the_first_two() {
             Reached::Share(share) => share * misses(run, 1.0).1,
         };
         let (misses, expected) = misses(run, gbps);
-        let causes = misses.first().map_or(&[][..], |it| &it.causes[..]);
+        let causes = misses.first().map_or(&[][..], |it| &it.likely_causes[..]);
         let named: Vec<String> = causes
             .iter()
-            .map(|it| format!("{} {:?} ({})", it.cause.id, it.gbps, it.place))
+            .map(|it| format!("{} {:?} ({})", it.cause, it.expected_gbps, it.place))
             .collect();
         let name = format!(
             "{} × {}: {gbps:.1} of {expected:.1}",
             run.hosts, run.machine
         );
         println!("{name}: {}", named.join("; "));
-        if !causes.iter().take(2).any(|it| it.cause.id == run.cause) {
+        if !causes.iter().take(2).any(|it| it.cause == run.cause) {
             wrong.push(format!("{name}: {}: {}", run.cause, named.join("; ")));
         }
     }

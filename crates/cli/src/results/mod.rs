@@ -1,16 +1,14 @@
 //! `topo expect --results`: what was measured, beside what is predicted and the bound.
 
 mod input;
-mod likely;
-mod page;
 
 use std::path::Path;
 
 use answers::results::fit::Fit;
-use answers::results::{Against, Notes, ResultsError, ResultsQuestion, ResultsReport, results};
+use answers::results::{Against, NamedFit, Notes, ResultsError, ResultsQuestion, results};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow, bail};
-use records::results::compare::ComparedTable;
+use pages::Page;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::results::ResultsArguments;
@@ -74,27 +72,31 @@ pub(crate) fn run(
     let mut rows = results.tables.iter().flat_map(|it| &it.rows);
     let mut tables = results.tables.iter();
     // These are shown.
-    let contradicts = tables.any(|it| it.table.contradictions.is_some());
-    if arguments.expect && !contradicts && rows.all(|row| row.expected.is_none()) {
+    let contradicts = tables.any(|it| it.contradicts);
+    if arguments.expect && !contradicts && rows.all(|row| row.expected_gbps.is_none()) {
         bail!(
             "--expect: no size that was measured has an expectation; expected all-reduces, all-gathers, \
              reduce-scatters, broadcasts or reduces of longer messages (topo expect lists the sizes)"
         );
     }
-    if let (Some(path), Some((fit, _))) = (&arguments.fit, &results.fit) {
+    if let (Some(path), Some(NamedFit { fit, .. })) = (&arguments.fit, &results.fit) {
         write(fit, path)?;
     }
     output.differs = results.tables.iter().any(|it| !it.shortfalls.is_empty());
-    let cut = results.tables.iter().find(|it| it.table.damaged > 0);
-    if let (true, Some(ComparedTable { table, .. })) = (arguments.expect, cut) {
+    let cut = results.tables.iter().find(|it| it.damaged_rows > 0);
+    if let (true, Some(table)) = (arguments.expect, cut) {
         output.unknown = Some(format!(
             "{}: line {}: a row is cut or contradicts itself; expected a whole table",
             table.file, table.first_damaged
         ));
     }
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::page(&results, environment.look()),
-        TextOrJson::Json => report::json(&ResultsReport::of(&results))?,
+        TextOrJson::Text => {
+            let text = |page: &Page| page.text(environment.look());
+            let pages: Vec<String> = results.pages().iter().map(text).collect();
+            pages.join("\n")
+        }
+        TextOrJson::Json => report::json(&results)?,
     };
     Ok(())
 }

@@ -2,95 +2,121 @@
 
 use plan::Algorithm;
 use program::Protocol;
+use serde::Serialize;
 
-use crate::results::published::Expected;
+use crate::JsonSchema;
 
 /// An algorithm and a protocol.
 pub type Choice = (Algorithm, Protocol);
 
 /// One size.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ComparedRow {
     /// Bytes of the whole message.
     pub bytes: u64,
-    /// Time, µs: with two buffers, else with one.
+    /// Time with two buffers, else with one, µs.
     pub measured_us: f64,
-    /// With one buffer, if that was measured too, µs.
+    /// Time with one buffer, if both were measured, µs.
     pub in_place_us: Option<f64>,
     /// Bus bandwidth, GB/s.
+    #[serde(rename = "bus_bandwidth_gbps")]
     pub bus_gbps: f64,
-    /// Wrong elements, where they were counted.
+    /// Wrong elements; null if they were not counted.
     pub wrong: Option<u64>,
-    /// The choice that ran.
-    pub choice: Option<Choice>,
+    /// The algorithm that ran.
+    pub algorithm: Option<Algorithm>,
+    /// Its protocol.
+    pub protocol: Option<Protocol>,
     /// The file names the choice; otherwise it is the plan's.
+    #[serde(rename = "logged")]
     pub is_logged: bool,
-    /// The choice that ran in topo run's words, if it is no algorithm of NCCL's.
+    /// The algorithm that topo run names.
     pub ran: Option<String>,
     /// Channels.
     pub channels: Option<u32>,
     /// Predicted time, µs.
     pub predicted_us: Option<f64>,
+    /// Measured by predicted time.
+    pub ratio: Option<f64>,
     /// The share of the predicted time that is latency.
     pub latency_share: Option<f64>,
-    /// The share of the bound that the bus bandwidth is.
+    /// Bus bandwidth by bound.
     pub bound_share: Option<f64>,
-    /// What a healthy machine reaches, if that was asked for and is known.
-    pub expected: Option<Expected>,
+    /// What a healthy machine reaches, GB/s, if that was asked for and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_gbps: Option<f64>,
+    /// The least of a healthy machine, GB/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_gbps: Option<f64>,
+    /// The published run by which that is expected.
+    #[serde(skip)]
+    pub like: Option<&'static str>,
 }
 
 impl ComparedRow {
-    /// Measured by predicted time.
-    pub fn ratio(&self) -> Option<f64> {
-        let predicted = self.predicted_us.filter(|it| *it > 0.0)?;
-        Some(self.measured_us / predicted)
+    /// The choice that ran.
+    pub fn choice(&self) -> Option<Choice> {
+        self.algorithm.zip(self.protocol)
+    }
+
+    /// The bus bandwidth by what a healthy machine reaches; not a number if that is unknown.
+    pub fn expected_share(&self) -> f64 {
+        self.bus_gbps / self.expected_gbps.unwrap_or(f64::NAN)
     }
 }
 
-/// Sizes that follow each other with the same choice.
-#[derive(Debug, Clone)]
+/// Sizes that follow each other with the same algorithm and protocol.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Step {
-    /// The choice.
-    pub choice: Choice,
-    /// The first and the last row.
-    pub rows: (usize, usize),
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Its first size, bytes.
+    pub from_bytes: u64,
+    /// Its last size, bytes.
+    pub to_bytes: u64,
     /// Fewest and most channels.
     pub channels: Option<(u32, u32)>,
     /// The median of measured by predicted time.
     pub ratio: Option<f64>,
-    /// The row with the largest.
-    pub worst: usize,
+    /// The largest.
+    pub worst_ratio: Option<f64>,
+    /// The size that has it, bytes.
+    pub worst_bytes: u64,
+    /// The share of its predicted time that is latency.
+    #[serde(skip)]
+    pub worst_latency_share: Option<f64>,
+    /// Rows that were measured.
+    #[serde(skip)]
+    pub rows: usize,
 }
 
 /// Neighboring rows with the same choice.
 pub fn steps(rows: &[ComparedRow]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    for (at, row) in rows.iter().enumerate() {
-        let Some(choice) = row.choice else { continue };
-        match steps.last_mut() {
-            Some(last) if last.choice == choice && last.rows.1 + 1 == at => last.rows.1 = at,
-            _ => steps.push(Step {
-                choice,
-                rows: (at, at),
-                channels: None,
-                ratio: None,
-                worst: at,
-            }),
-        }
-    }
-    for step in &mut steps {
-        let (first, last) = step.rows;
-        let all = &rows[first..=last];
-        let channels = || all.iter().filter_map(|it| it.channels);
-        step.channels = channels().min().zip(channels().max());
-        let mut ratios: Vec<(f64, usize)> = all
-            .iter()
-            .enumerate()
-            .filter_map(|(at, it)| Some((it.ratio()?, first + at)))
-            .collect();
-        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
-        step.ratio = ratios.get(ratios.len() / 2).map(|it| it.0);
-        step.worst = ratios.last().map_or(first, |it| it.1);
-    }
-    steps
+    let steps = rows.chunk_by(|one, next| one.choice() == next.choice());
+    steps.filter_map(step).collect()
+}
+
+/// The step of rows with the same choice.
+fn step(rows: &[ComparedRow]) -> Option<Step> {
+    let (first, last) = (rows.first()?, rows.last()?);
+    let (algorithm, protocol) = first.choice()?;
+    let channels = || rows.iter().filter_map(|it| it.channels);
+    let ratios = rows.iter().filter_map(|it| Some((it.ratio?, it)));
+    let mut ratios: Vec<(f64, &ComparedRow)> = ratios.collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let worst = ratios.last().map_or(first, |it| it.1);
+    Some(Step {
+        algorithm,
+        protocol,
+        from_bytes: first.bytes,
+        to_bytes: last.bytes,
+        channels: channels().min().zip(channels().max()),
+        ratio: ratios.get(ratios.len() / 2).map(|it| it.0),
+        worst_ratio: worst.ratio,
+        worst_bytes: worst.bytes,
+        worst_latency_share: worst.latency_share,
+        rows: rows.len(),
+    })
 }

@@ -22,12 +22,10 @@
 //! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
 //! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), `facts` (of jobs,
 //! in single lines), [`collect`] (tables from lines), [`json`] (JSON of nccl-tests and of
-//! `topo run`), [`size`] (sizes as people write them), [`ladder`], [`published`] (what healthy
-//! machines reach), [`starts`], [`shortfall`], [`compare`](mod@compare) (measured beside predicted
-//! times).
+//! `topo run`), [`ladder`] (measured beside predicted times), [`published`] (what healthy machines
+//! reach), [`starts`], [`shortfall`].
 
 pub mod collect;
-pub mod compare;
 mod facts;
 pub mod json;
 pub mod ladder;

@@ -61,7 +61,7 @@ pub fn find(table: &Table, rows: &[ComparedRow], steps: &[Step]) -> Vec<Shortfal
     let mut found = Vec::new();
     found.extend(wrong(table, rows));
     for step in steps {
-        found.extend(slow_step(rows, step));
+        found.extend(slow_step(step));
     }
     for pair in rows.windows(2) {
         found.extend(growth(&pair[0], &pair[1]));
@@ -73,10 +73,7 @@ pub fn find(table: &Table, rows: &[ComparedRow], steps: &[Step]) -> Vec<Shortfal
 /// The shortfalls of a table that is to be accepted: sizes next to each other below their floors,
 /// wrong elements, rows that cannot be judged, and bandwidths that are none of this machine.
 pub fn below_floors(table: &Table, rows: &[ComparedRow]) -> Vec<Shortfall> {
-    let is_below = |row: &ComparedRow| {
-        let floor = row.expected.map(|it| it.floor_gbps());
-        floor.is_some_and(|floor| row.bus_gbps < floor)
-    };
+    let is_below = |row: &ComparedRow| row.floor_gbps.is_some_and(|floor| row.bus_gbps < floor);
     let mut found: Vec<Shortfall> = wrong(table, rows).into_iter().collect();
     for low in rows.chunk_by(|a, b| is_below(a) == is_below(b)) {
         found.extend(below_floor(low).filter(|_| low.iter().any(is_below)));
@@ -111,9 +108,9 @@ fn contradictions(table: &Table) -> Option<Shortfall> {
 
 fn below_floor(rows: &[ComparedRow]) -> Option<Shortfall> {
     let (first, last) = (rows.first()?, rows.last()?);
-    let share = |row: &ComparedRow| row.bus_gbps / row.expected.map_or(f64::NAN, |it| it.bus_gbps);
+    let share = ComparedRow::expected_share;
     let worst = rows.iter().min_by(|a, b| share(a).total_cmp(&share(b)))?;
-    let expected = worst.expected?;
+    let (expected, floor) = (worst.expected_gbps?, worst.floor_gbps?);
     let at = match rows.len() {
         1 => String::new(),
         _ => format!(" at {}", short(worst.bytes)),
@@ -126,9 +123,9 @@ fn below_floor(rows: &[ComparedRow]) -> Option<Shortfall> {
             "{}: {:.1} GB/s{at}, below the floor of {:.1}; {:.1} are expected, by {}",
             range(first.bytes, last.bytes),
             worst.bus_gbps,
-            expected.floor_gbps(),
-            expected.bus_gbps,
-            expected.run.name
+            floor,
+            expected,
+            worst.like?
         ),
     })
 }
@@ -165,39 +162,36 @@ fn wrong(table: &Table, rows: &[ComparedRow]) -> Option<Shortfall> {
     })
 }
 
-fn slow_step(rows: &[ComparedRow], step: &Step) -> Option<Shortfall> {
-    let ratio = step.ratio?;
-    let (first, last, worst) = (&rows[step.rows.0], &rows[step.rows.1], &rows[step.worst]);
-    let worst_ratio = worst.ratio()?;
-    let limited = match worst.latency_share {
+fn slow_step(step: &Step) -> Option<Shortfall> {
+    let (ratio, worst_ratio) = (step.ratio?, step.worst_ratio?);
+    let limited = match step.worst_latency_share {
         Some(share) if share >= 0.5 => ", where latency decides",
         Some(_) => ", where bandwidth decides",
         None => "",
     };
-    let sizes = range(first.bytes, last.bytes);
-    let at_worst = match step.rows.0 == step.rows.1 {
-        true => String::new(),
-        false => format!("; at {} {worst_ratio:.1} times", short(worst.bytes)),
+    let sizes = range(step.from_bytes, step.to_bytes);
+    let worst = short(step.worst_bytes);
+    let at_worst = match step.rows {
+        ..=1 => String::new(),
+        _ => format!("; at {worst} {worst_ratio:.1} times"),
     };
+    let choice = words((step.algorithm, step.protocol));
     if ratio >= SLOW {
         return Some(Shortfall {
             kind: Kind::SlowStep,
-            from_bytes: first.bytes,
-            to_bytes: last.bytes,
+            from_bytes: step.from_bytes,
+            to_bytes: step.to_bytes,
             text: format!(
-                "{} ({sizes}) takes {ratio:.1} times the predicted time{at_worst}{limited}",
-                words(step.choice),
+                "{choice} ({sizes}) takes {ratio:.1} times the predicted time{at_worst}{limited}"
             ),
         });
     }
     (worst_ratio >= SLOW * ratio.max(1.0)).then(|| Shortfall {
         kind: Kind::SlowSize,
-        from_bytes: worst.bytes,
-        to_bytes: worst.bytes,
+        from_bytes: step.worst_bytes,
+        to_bytes: step.worst_bytes,
         text: format!(
-            "{} takes {worst_ratio:.1} times the predicted time at {}{limited}; the other sizes of {sizes} are as predicted",
-            words(step.choice),
-            short(worst.bytes),
+            "{choice} takes {worst_ratio:.1} times the predicted time at {worst}{limited}; the other sizes of {sizes} are as predicted"
         ),
     })
 }
@@ -209,7 +203,7 @@ fn growth(before: &ComparedRow, row: &ComparedRow) -> Option<Shortfall> {
         return None;
     }
     let slower = row.measured_us / (factor * before.measured_us);
-    let kind = match (before.choice, row.choice) {
+    let kind = match (before.choice(), row.choice()) {
         (Some(old), Some(new)) if old != new => Kind::EarlyChange,
         _ => Kind::Drop,
     };
@@ -227,7 +221,7 @@ fn growth(before: &ComparedRow, row: &ComparedRow) -> Option<Shortfall> {
         kind,
         from_bytes: before.bytes,
         to_bytes: row.bytes,
-        text: match (kind, before.choice, row.choice) {
+        text: match (kind, before.choice(), row.choice()) {
             (Kind::EarlyChange, Some(old), Some(new)) => format!(
                 "{fact}: NCCL changes there from {} to {}, which is too early",
                 words(old),

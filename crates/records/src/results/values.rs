@@ -57,6 +57,12 @@ impl Tool {
     }
 }
 
+impl std::fmt::Display for Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// The measurements of one run of a program.
 #[derive(Debug, Clone, Default)]
 pub struct Table {

@@ -1,5 +1,7 @@
 //! The constants of a cost profile that can be fitted, by their place in the file.
 
+use std::fmt;
+
 use planner::cost::CostProfile;
 use serde_json::Value;
 
@@ -33,6 +35,12 @@ pub struct Constant {
     pub index: Option<&'static str>,
     /// Of constants that data cannot tell apart, that with the lowest number is fitted.
     pub(super) order: u8,
+}
+
+impl fmt::Display for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 /// A profile whose constants can be changed one by one.

@@ -16,7 +16,10 @@ use planner::Rules;
 use planner::cost::{CostProfile, CostTable, Inputs, TunedOperation, table};
 use planner::settings::Tuning;
 use program::{Collective, Protocol};
+use serde::{Serialize, Serializer};
 
+use crate::JsonSchema;
+use crate::report::as_text;
 use constants::{Changeable, Constant};
 use solve::Verdict;
 use trust::{HeldOutErrors, StepError, Summary};
@@ -69,52 +72,64 @@ pub struct Measurement {
     pub time_us: f64,
 }
 
-/// A constant that was fitted.
-#[derive(Debug, Clone, PartialEq)]
+/// A fitted constant.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FittedConstant {
-    /// The constant.
+    /// Its keys in the file of the profile.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub constant: Constant,
     /// Its value before.
     pub before: f64,
     /// Its value.
     pub value: f64,
-    /// Its relative standard error; `None` if the fit moved it out of force: times say only that
-    /// it is at least this.
+    /// Its relative standard error; null if the measurements say only that it is at least this.
+    #[serde(rename = "relative_error")]
     pub error: Option<f64>,
 }
 
-/// Why a constant keeps its value, although it has to do with the measurements.
-#[derive(Debug, Clone, PartialEq)]
-pub enum UndeterminedConstant {
-    /// It changes times as another one does.
-    Like(Constant, Constant),
-    /// It would have this relative error.
-    Weak(Constant, f64),
+/// A constant that keeps its value.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct UndeterminedConstant {
+    /// Its keys in the file of the profile.
+    pub constant: String,
+    /// The fitted constant that changes times as this one does.
+    pub like: Option<String>,
+    /// The relative error that it would have.
+    pub relative_error: Option<f64>,
 }
 
 /// A fit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Fit {
-    /// The profile with the fitted constants.
+    /// The cost profile, in TOML.
+    #[serde(serialize_with = "as_toml")]
+    #[schemars(with = "Option<String>")]
     pub profile: CostProfile,
+    /// Measured times that were used.
+    #[serde(rename = "measurements")]
+    pub used: usize,
+    /// Measured times of choices that the model does not have.
+    pub unmodelled: usize,
     /// The fitted constants.
     pub constants: Vec<FittedConstant>,
-    /// Constants that keep their value.
+    /// Constants that the measurements do not determine; they keep their values.
     pub undetermined: Vec<UndeterminedConstant>,
     /// Constants on which no measurement depends.
     pub untouched: usize,
-    /// Measurements that were used.
-    pub used: usize,
-    /// Measurements of choices that the model does not have.
-    pub unmodelled: usize,
-    /// Errors of the times with the constants before.
+    /// Errors of predicted times with the constants before.
     pub before: Summary,
-    /// Errors of the times with the fitted constants.
+    /// Errors of predicted times with the fitted constants.
     pub after: Summary,
-    /// Errors of times that the fit had not seen; `None` with too few sizes.
+    /// Errors at sizes that the fit had not seen; null with too few sizes.
+    #[serde(rename = "held_out")]
     pub held: Option<HeldOutErrors>,
-    /// Errors by collective, algorithm and protocol.
+    /// Errors by choice.
     pub steps: Vec<StepError>,
+}
+
+fn as_toml<S: Serializer>(profile: &CostProfile, to: S) -> Result<S::Ok, S::Error> {
+    profile.to_toml().ok().serialize(to)
 }
 
 /// Why nothing can be fitted.
@@ -232,11 +247,16 @@ fn undetermined(
     let each = all.iter().zip(verdicts).enumerate();
     each.filter(|(at, _)| !free.contains(at))
         .filter_map(|(_, (constant, verdict))| match verdict {
-            Verdict::Like(other) => Some(UndeterminedConstant::Like(
-                constant.clone(),
-                all.get(*other)?.clone(),
-            )),
-            Verdict::Weak(error) => Some(UndeterminedConstant::Weak(constant.clone(), *error)),
+            Verdict::Like(other) => Some(UndeterminedConstant {
+                constant: constant.name.clone(),
+                like: Some(all.get(*other)?.name.clone()),
+                relative_error: None,
+            }),
+            Verdict::Weak(error) => Some(UndeterminedConstant {
+                constant: constant.name.clone(),
+                like: None,
+                relative_error: Some(*error),
+            }),
             Verdict::Free | Verdict::WithoutInfluence => None,
         })
         .collect()

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::Algorithm;
 use program::{Collective, Protocol};
+use serde::Serialize;
 
 use super::{Measurement, Model};
+use crate::JsonSchema;
 
 /// Parts of the sizes that are held out one after the other.
 const PARTS: usize = 4;
@@ -14,31 +16,32 @@ const PARTS: usize = 4;
 const LEAST_SIZES: usize = 2 * PARTS;
 
 /// How wide predicted times are of measured ones, as shares of the measured ones.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Half of the errors are at most this.
     pub median: f64,
-    /// Nine of ten are at most this.
+    /// Nine of ten errors are at most this.
+    #[serde(rename = "ninth_tenth")]
     pub most: f64,
     /// The largest.
     pub worst: f64,
-    /// The size that has it, bytes.
+    /// The size that has the worst, bytes.
     pub worst_bytes: u64,
 }
 
 /// Errors of sizes that a fit had not seen.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct HeldOutErrors {
     /// Sizes, each held out once.
+    #[serde(skip)]
     pub sizes: usize,
-    /// Fits, each without a part of the sizes.
-    pub parts: usize,
     /// Their errors.
+    #[serde(flatten)]
     pub errors: Summary,
 }
 
 /// The errors of one choice.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct StepError {
     /// The collective.
     pub collective: Collective,
@@ -47,9 +50,12 @@ pub struct StepError {
     /// The protocol.
     pub protocol: Protocol,
     /// Measurements.
+    #[serde(rename = "measurements")]
     pub count: usize,
-    /// The median of measured by predicted time − 1, before the fit and after it.
-    pub bias: [f64; 2],
+    /// The median of measured by predicted time − 1, before the fit.
+    pub bias_before: f64,
+    /// The same after it.
+    pub bias: f64,
     /// Errors after the fit.
     pub after: Summary,
 }
@@ -105,7 +111,6 @@ pub(super) fn held_out<'a>(
     }
     Some(HeldOutErrors {
         sizes: sizes.len(),
-        parts: PARTS,
         errors: Summary::of_errors(errors),
     })
 }
@@ -131,7 +136,8 @@ pub(super) fn steps(before: &Model<'_>, after: &Model<'_>, used: &[Measurement])
             algorithm,
             protocol,
             count: all.len(),
-            bias: [bias(before), bias(after)],
+            bias_before: bias(before),
+            bias: bias(after),
             after: Summary::of_errors(errors.collect()),
         }
     };

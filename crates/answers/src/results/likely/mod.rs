@@ -11,10 +11,12 @@ use findings::causes::table::{network, settings};
 use plan::CostTable;
 use plan::cost::TunedOperation;
 use planner::{Job, Planned};
-use records::results::compare::ComparedTable;
 use records::results::ladder::ComparedRow;
 use records::results::shortfall::{Kind, Shortfall};
+use serde::Serialize;
 
+use super::ComparedTable;
+use crate::JsonSchema;
 use faults::Fault;
 
 /// Causes whose bandwidths are this much farther from the measured one than the nearest explain a
@@ -39,28 +41,45 @@ const SLOW_SETTINGS: [(&str, &[&str], &Cause); 5] = [
 ];
 
 /// A cause that may explain a miss.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LikelyCause {
-    /// The cause.
-    pub cause: &'static Cause,
+    /// Its id, as in the causes of a diagnosis.
+    pub cause: &'static str,
+    /// The problem, in a few words.
+    pub title: &'static str,
     /// The links, ports or hosts that would have it.
     pub place: String,
-    /// The bus bandwidth that a healthy machine with this fault is expected to reach, GB/s; `None`
-    /// if the job's settings show the cause.
-    pub gbps: Option<f64>,
-    /// The bandwidth is the most that is left; it may be half of it.
+    /// Bus bandwidth that a healthy machine with this fault is expected to reach, GB/s; null if the
+    /// job's settings show the cause.
+    pub expected_gbps: Option<f64>,
+    /// This is the most that is left; it may be half of it.
     pub at_most: bool,
+    /// What to do.
+    pub advice: &'static str,
 }
 
-/// Sizes below their floors, with the causes that may explain it.
-#[derive(Debug, Clone)]
+/// Sizes below their floors.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Miss {
     /// The size that is farthest below, bytes.
     pub bytes: u64,
     /// Its bus bandwidth, GB/s.
-    pub bus_gbps: f64,
+    pub bus_bandwidth_gbps: f64,
     /// The causes, the likely ones first.
-    pub causes: Vec<LikelyCause>,
+    pub likely_causes: Vec<LikelyCause>,
+}
+
+impl LikelyCause {
+    const fn of(cause: &'static Cause, place: String) -> Self {
+        Self {
+            cause: cause.id,
+            title: cause.title,
+            place,
+            expected_gbps: None,
+            at_most: false,
+            advice: cause.advice,
+        }
+    }
 }
 
 /// A job with the costs of its faults.
@@ -94,8 +113,8 @@ impl PlantedFaults {
         let rows = below.filter_map(|it| worst(&table.rows, it));
         let misses = rows.map(|row| Miss {
             bytes: row.bytes,
-            bus_gbps: row.bus_gbps,
-            causes: self.causes(table, row, healthy, variables),
+            bus_bandwidth_gbps: row.bus_gbps,
+            likely_causes: self.causes(table, row, healthy, variables),
         });
         misses.collect()
     }
@@ -108,7 +127,7 @@ impl PlantedFaults {
         variables: &[(String, String)],
     ) -> Vec<LikelyCause> {
         let mut found: Vec<(f64, LikelyCause)> = Vec::new();
-        let parts = (table.table.collective, row.choice, row.expected);
+        let parts = (table.collective, row.choice(), row.expected_gbps);
         let (Some(collective), Some(choice), Some(expected)) = parts else {
             return Vec::new();
         };
@@ -125,19 +144,18 @@ impl PlantedFaults {
             if !(left > 0.0 && left < HARMLESS) {
                 continue;
             }
-            let gbps = expected.bus_gbps * left;
+            let gbps = expected * left;
             let least = match fault.is_unseen() {
                 true => LEAST_OF_DETOUR * gbps,
                 false => gbps,
             };
             let distance = (row.bus_gbps / row.bus_gbps.clamp(least, gbps)).ln().abs();
             let likely = LikelyCause {
-                cause: fault.cause,
-                place: fault.place.clone(),
-                gbps: Some(gbps),
+                expected_gbps: Some(gbps),
                 at_most: fault.is_unseen(),
+                ..LikelyCause::of(fault.cause, fault.place.clone())
             };
-            match found.iter_mut().find(|it| it.1.cause == fault.cause) {
+            match found.iter_mut().find(|it| it.1.cause == fault.cause.id) {
                 Some(known) if distance < known.0 => *known = (distance, likely),
                 Some(_) => {}
                 None => found.push((distance, likely)),
@@ -161,18 +179,14 @@ fn ranked(mut found: Vec<(f64, LikelyCause)>) -> impl Iterator<Item = LikelyCaus
 fn set(variables: &[(String, String)]) -> impl Iterator<Item = LikelyCause> {
     SLOW_SETTINGS.iter().filter_map(|(name, values, cause)| {
         let given = variables.iter().rev().find(|it| it.0 == *name)?;
-        values.contains(&given.1.as_str()).then(|| LikelyCause {
-            cause,
-            place: format!("{name}={} is set", given.1),
-            gbps: None,
-            at_most: false,
-        })
+        let is_slow = values.contains(&given.1.as_str());
+        is_slow.then(|| LikelyCause::of(cause, format!("{name}={} is set", given.1)))
     })
 }
 
 /// The size of a shortfall that is farthest below what is expected.
 fn worst<'a>(rows: &'a [ComparedRow], shortfall: &Shortfall) -> Option<&'a ComparedRow> {
-    let share = |row: &ComparedRow| row.bus_gbps / row.expected.map_or(f64::NAN, |it| it.bus_gbps);
+    let share = ComparedRow::expected_share;
     let sizes = shortfall.from_bytes..=shortfall.to_bytes;
     let rows = rows.iter().filter(|row| sizes.contains(&row.bytes));
     rows.min_by(|a, b| share(a).total_cmp(&share(b)))
