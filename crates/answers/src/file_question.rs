@@ -90,7 +90,7 @@ impl FileQuestion {
                 topology,
                 hosts,
             } => why(files, topology.as_ref(), *hosts),
-            Self::Step(request) => Answered::of(&request.answer()?.report()),
+            Self::Step(request) => Answered::of(&request.answer()?.answer),
         }
     }
 }

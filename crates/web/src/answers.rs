@@ -63,7 +63,7 @@ fn machines() -> Value {
 /// A step, as the program prices it, beside its picture.
 fn with_picture(request: &StepRequest) -> Result<String, String> {
     let step = request.answer()?;
-    let report = Answered::of(&step.report())?.with_page()?;
+    let report = Answered::of(&step.answer)?.with_page()?;
     let picture = json!(step_picture(&step.answer, &step.workload, false));
     Ok(format!("{{\"report\":{report},\"picture\":{picture}}}"))
 }

@@ -22,6 +22,11 @@ mod pytorch_names;
 pub mod simai;
 pub mod tokens;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 pub use call::{Call, Group, Measured, Pipeline, Wait, Workload};
 pub use error::WorkloadError;
 pub use files::Files;

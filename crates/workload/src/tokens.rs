@@ -1,15 +1,20 @@
 //! Exchanges of tokens with experts on other ranks in two stages, as DeepEP and NCCL EP make them.
 
 use program::Collective;
+use serde::Serialize;
+
+use crate::JsonSchema;
 
 /// Most experts, and most experts of a token.
 pub const MOST_EXPERTS: u32 = 1 << 24;
 
 /// An exchange in two stages: a token goes over the network once to each NVLink domain that has an
 /// expert of it, and on over NVLink; results come back the same way, added up in each domain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Tokens {
-    /// Their direction.
+    /// `dispatch` or `combine`.
+    #[serde(rename = "exchange")]
+    #[schemars(with = "String")]
     pub direction: Direction,
     /// Experts of all ranks of a communicator together.
     pub experts: u32,
@@ -18,7 +23,8 @@ pub struct Tokens {
 }
 
 /// The direction of tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Tokens go to their experts.
     Dispatch,

@@ -12,9 +12,10 @@ use std::io::Read;
 use planner::cost::CostProfile;
 use program::Collective;
 use records::results::Table;
+use serde::{Serialize, Serializer};
 use workload::{Files, Workload};
 
-use crate::results;
+use crate::{JsonSchema, results};
 
 /// Most bytes of a file of measurements.
 const MOST_BYTES: u64 = 1 << 30;
@@ -37,6 +38,11 @@ pub struct Measurements {
 }
 
 impl Measurements {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.traces.is_empty() && self.profile.is_none()
+    }
+
     /// Reads one more file: a cost profile (TOML) that was fitted to measurements, a table of
     /// nccl-tests, or a trace of PyTorch's profiler. `ranks` is the number of ranks of the job.
     ///
@@ -88,34 +94,45 @@ pub(super) struct Sample {
 }
 
 /// What measurements speak of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Scope {
     /// The collective.
     pub collective: Collective,
-    /// Whether its communicator has several hosts.
+    /// Whether its communicators have several hosts.
     pub across: bool,
 }
 
-/// The correction of a scope.
-#[derive(Debug, Clone, PartialEq)]
+/// The correction of the times of a collective, inside hosts or across them.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Correction {
     /// What was measured.
+    #[serde(flatten)]
     pub scope: Scope,
-    /// How many times longer a message of a byte takes.
+    /// How many times longer a message of a byte takes than predicted.
     pub latency: f64,
     /// How many times longer the rest takes.
     pub rest: f64,
     /// Predicted times, µs, ascending, with how many times longer than by these two the
-    /// measurements took; empty if these two alone do better.
+    /// measurements took; empty if these two alone do better. In JSON: whether times are also
+    /// interpolated between measurements.
+    #[serde(rename = "interpolated", serialize_with = "are_any")]
+    #[schemars(with = "bool")]
     pub left: Vec<[f64; 2]>,
     /// Kinds of calls that were measured.
     pub samples: usize,
-    /// Median and worst error of the prediction, as shares of measured times.
+    /// Median and worst error of predicted times, as shares of measured ones.
+    #[serde(rename = "error")]
     pub before: [f64; 2],
-    /// The same of corrected times, each by all other measurements.
+    /// The same of corrected times, each by all other measurements; null if there are none.
+    #[serde(rename = "held_out_error")]
     pub held_out: [f64; 2],
     /// Shortest and longest measured time by the corrected one.
+    #[serde(skip)]
     pub range: [f64; 2],
+}
+
+fn are_any<S: Serializer>(list: &[[f64; 2]], to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bool(!list.is_empty())
 }
 
 /// The corrections of a cluster.

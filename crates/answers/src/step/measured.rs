@@ -1,11 +1,13 @@
 //! Measured times of calls beside the predicted ones.
 
+use serde::Serialize;
 use workload::Workload;
 
 use super::StepCall;
+use crate::JsonSchema;
 
 /// What calls that are alike took, without waiting for later ranks where it is known.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredCalls {
     /// Calls that ran.
     pub count: usize,
@@ -13,11 +15,12 @@ pub struct MeasuredCalls {
     pub median_us: f64,
     /// The shortest and the longest, µs.
     pub range_us: [f64; 2],
-    /// What they waited for later ranks besides, all together, µs; `None` if it is not known.
+    /// What they waited for later ranks besides, all together, µs; null if it is not known.
     pub waiting_us: Option<f64>,
     /// How much longer the prediction is than the middle one, as a share of that.
     pub error: f64,
     /// The same of the call for which it is farthest from 0.
+    #[serde(rename = "worst_error")]
     pub worst: f64,
 }
 

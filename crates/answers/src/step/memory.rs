@@ -2,16 +2,20 @@
 
 use plan::Algorithm;
 use planner::Planned;
-use planner::memory::{Bytes, MULTICAST_SLOTS, MemorySettings, MemoryUse, of_node};
+use planner::memory::{MULTICAST_SLOTS, MemorySettings, MemoryUse, of_node};
+use serde::Serialize;
 
 use super::shapes::Alike;
+use crate::JsonSchema;
 use crate::communicators::{Limit, MOST_NODES};
 
 /// What the communicators of a group take.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GroupMemory {
-    /// Bytes of the one in which a GPU is.
-    pub bytes: Bytes,
+    /// Bytes on a GPU for its communicator.
+    pub device_bytes: u64,
+    /// Bytes on the host for it.
+    pub host_bytes: u64,
     /// Multicast objects on the first host, or in the first NVLink domain.
     pub multicast_objects: u32,
 }
@@ -42,8 +46,8 @@ pub(super) fn of_group(
             }
             for ledger in memory.ranks.values() {
                 let total = ledger.total(|_| true);
-                found.bytes.device = found.bytes.device.max(total.device);
-                found.bytes.host = found.bytes.host.max(total.host);
+                found.device_bytes = found.device_bytes.max(total.device);
+                found.host_bytes = found.host_bytes.max(total.host);
             }
         }
     }
@@ -56,7 +60,7 @@ pub(super) fn limits(groups: impl Iterator<Item = GroupMemory>, room: u64) -> Ve
     let (mut objects, mut device) = (0u64, 0u64);
     for group in groups {
         objects += u64::from(group.multicast_objects);
-        device += group.bytes.device;
+        device += group.device_bytes;
     }
     Limit::ordered([
         Limit {

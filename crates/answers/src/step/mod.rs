@@ -5,14 +5,14 @@
 //! NCCL cannot tell apart), `sharing` (links that they share), [`price`], `exchanges` (tokens to
 //! experts), [`calibration`] (times corrected by measurements), `samples` (what corrections are
 //! made of), `pricing` (all of these), [`clock`] (the step on a virtual clock), [`memory`],
-//! [`measured`] (beside what ran), [`json`], [`picture`], [`placement`], [`request`].
+//! [`measured`] (beside what ran), `page`, [`picture`], [`placement`], [`request`].
 
 pub mod calibration;
 pub mod clock;
 mod exchanges;
-pub mod json;
 pub mod measured;
 pub mod memory;
+mod page;
 pub mod picture;
 pub mod placement;
 mod places;
@@ -23,20 +23,24 @@ mod samples;
 pub mod shapes;
 mod sharing;
 
+use pages::Field;
 use planner::{Job, Settings};
+use serde::Serialize;
 use simulator::fabric::Leaf;
 use workload::{MembersError, Workload};
 
-pub use calibration::{Calibration, Measurements};
+pub use calibration::{Calibration, Correction, Measurements};
 pub use clock::{Span, Timeline};
-pub use json::StepReport;
 pub use measured::MeasuredCalls;
 pub use memory::GroupMemory;
 use places::Places;
 pub use price::{CallKind, Price};
-pub use shapes::{Alike, Shape};
+pub use shapes::Alike;
 
+use crate::JsonSchema;
 use crate::communicators::Limit;
+use crate::report::Report;
+use placement::Placement;
 use pricing::Pricing;
 pub use sharing::Sharing;
 
@@ -55,9 +59,9 @@ pub struct StepQuestion<'a> {
     pub measurements: Option<&'a Measurements>,
 }
 
-/// The communication of a step.
-#[derive(Debug)]
-pub struct StepAnswer {
+/// The communication of one step on a cluster.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct StepReport {
     /// Names of the machines.
     pub name: String,
     /// Hosts of the job.
@@ -66,31 +70,57 @@ pub struct StepAnswer {
     pub ranks: u32,
     /// The profile of NCCL's version.
     pub profile: String,
+    /// Computation and exposed communication of a rank with the bubble of the pipeline, µs.
+    pub step_us: f64,
+    /// Computation, µs.
+    pub compute_us: f64,
+    /// All communication, µs.
+    pub communication_us: f64,
+    /// Communication that computation waits for, µs.
+    pub exposed_us: f64,
+    /// A rank waits so long for other stages of the pipeline, µs.
+    pub bubble_us: f64,
     /// The groups, in the order of the workload.
     pub groups: Vec<StepGroup>,
     /// Calls that are alike, those that take most time first.
     pub calls: Vec<StepCall>,
-    /// The step of a rank.
-    pub timeline: Timeline,
-    /// A rank waits so long for other stages of the pipeline, µs.
-    pub bubble_us: f64,
-    /// The corrections by measurements.
-    pub calibration: Calibration,
-    /// The step if all calls were as much faster, and slower, than corrected as the measurements
-    /// that were left out, µs; `None` without measurements.
-    pub range_us: Option<[f64; 2]>,
     /// What is bounded; that which runs out first is first.
     pub limits: Vec<Limit>,
+    /// What was assumed.
+    pub notes: Vec<String>,
+    /// Corrections of predicted times by measurements.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<Correction>,
+    /// The step if all calls were as far from corrected times as measurements that were left out,
+    /// µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range_us: Option<[f64; 2]>,
+    /// A better placement, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+    /// The step of a rank.
+    #[serde(skip)]
+    pub timeline: Timeline,
+    /// NCCL's settings, as lines of a page's head.
+    #[serde(skip)]
+    settings: Vec<Field>,
+    /// Measurements of the cluster correct times.
+    #[serde(skip)]
+    is_measured: bool,
 }
 
-/// A group of ranks and its part of the step.
-#[derive(Debug)]
+/// A group.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct StepGroup {
     /// Its name.
     pub name: String,
-    /// Its communicators, by shape.
+    /// Its ranks.
+    pub members: String,
+    /// Its communicators that NCCL cannot tell apart.
+    #[serde(rename = "communicators")]
     pub alike: Vec<Alike>,
-    /// How many times longer the bytes of a message take since its communicators share links.
+    /// How much longer messages take since its communicators share links.
+    #[serde(flatten)]
     pub sharing: Sharing,
     /// Calls per step.
     pub calls: u64,
@@ -98,40 +128,44 @@ pub struct StepGroup {
     pub bytes: u64,
     /// Time of all calls, µs.
     pub time_us: f64,
-    /// The same by the bounds, of calls that have one, µs.
+    /// Time by the bounds, of the calls that have one, µs.
     pub bound_us: f64,
     /// Time of the calls that have a bound, µs.
     pub bounded_us: f64,
-    /// What computation waits for, µs.
+    /// Time that computation waits, µs.
     pub exposed_us: f64,
     /// What its communicators allocate.
+    #[serde(flatten)]
     pub memory: GroupMemory,
 }
 
 /// Calls that are alike.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct StepCall {
-    /// The kind.
-    pub kind: CallKind,
+    /// The group.
+    pub group: String,
     /// Their name, if all have one.
     pub name: String,
+    /// The kind.
+    #[serde(flatten)]
+    pub kind: CallKind,
     /// Calls per step.
     pub count: u64,
     /// The price of one, on the communicator for which it is highest.
+    #[serde(flatten)]
     pub price: Price,
-    /// That communicator: one of those alike of its group.
-    pub slowest: usize,
-    /// What computation waits for, of all calls, µs.
+    /// Time of all, µs.
+    pub all_us: f64,
+    /// Time that computation waits, µs.
     pub exposed_us: f64,
     /// What they took, if they ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredCalls>,
 }
 
-impl StepCall {
-    /// Time of all calls, µs.
-    pub fn time_us(&self) -> f64 {
-        self.count as f64 * self.price.time_us
-    }
+impl Report for StepReport {
+    const FORMAT: &'static str = "topo-step";
+    const VERSION: u32 = 1;
 }
 
 /// Why a step has no price.
@@ -242,7 +276,7 @@ pub fn step(
     job: &Job,
     settings: &Settings,
     question: &StepQuestion<'_>,
-) -> Result<StepAnswer, StepError> {
+) -> Result<StepReport, StepError> {
     let places = Places::of(job)?;
     let mut pricing = Pricing::new(job, settings, question);
     pricing.begin(&places)?;

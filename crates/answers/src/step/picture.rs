@@ -4,10 +4,10 @@ use pages::draw::timeline::{Bar, Row, timeline};
 use program::size::short;
 use workload::{Call, Workload};
 
-use super::StepAnswer;
+use super::StepReport;
 
 /// A picture of the step: an SVG file, or an element of a page if it is not `alone`.
-pub fn picture(answer: &StepAnswer, workload: &Workload, alone: bool) -> String {
+pub fn picture(answer: &StepReport, workload: &Workload, alone: bool) -> String {
     let compute = answer.timeline.compute.iter().map(|span| Bar {
         span_us: *span,
         hint: "computation".to_owned(),

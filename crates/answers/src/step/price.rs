@@ -9,29 +9,37 @@ use plan::cost::{Calls, DataType, TunedOperation};
 use planner::Planned;
 use planner::cost::{AlphaBeta, CostProfile};
 use program::{Collective, Protocol, Reduction};
-
+use serde::Serialize;
 use workload::tokens::{Tokens, call_name};
 
 use super::StepError;
 use super::calibration::{Calibration, Scope};
 use super::exchanges::Exchanges;
+use crate::JsonSchema;
 use crate::bound::{BoundQuestion, bound};
 use crate::cost::transfers::Transfers;
+use crate::report::as_text;
 
 /// A kind of call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct CallKind {
     /// Index of its group.
+    #[serde(skip)]
     pub group: usize,
     /// The collective.
     pub collective: Collective,
-    /// An all-to-all that moves tokens in two stages.
+    /// An all-to-all that moves tokens in two stages; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
-    /// Bytes of the whole message.
+    /// Bytes of the whole message; of all copies of tokens.
     pub bytes: u64,
     /// The type of the elements.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub data_type: DataType,
     /// How they are reduced.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub reduction: Reduction,
 }
 
@@ -43,22 +51,28 @@ impl CallKind {
 }
 
 /// What NCCL takes for a call, and how long it takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Price {
-    /// Its algorithm; `None` for point-to-point transfers.
+    /// The algorithm; absent for point-to-point transfers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
-    /// Its protocol; `None` if nothing is sent.
+    /// The protocol; absent if nothing is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// Channels: of all, or between two ranks.
     pub channels: u32,
-    /// Time, µs, with what sharing links costs: predicted, or corrected by measurements.
+    /// The communicator for which it is longest, of those of its group, from 0.
+    pub slowest: usize,
+    /// Time of one with what sharing links costs: predicted, or corrected by measurements, µs.
     pub time_us: f64,
     /// Time of a message of a byte with the same algorithm and protocol, µs, not corrected.
+    #[serde(skip)]
     pub latency_us: f64,
-    /// Least and most time, if calls are as far from corrected times as measurements that were left
-    /// out, µs; `None` without measurements.
+    /// The least and the most, if it is as far from the corrected time as measurements that were
+    /// left out, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub range_us: Option<[f64; 2]>,
-    /// No schedule takes less, µs; `None` where no bound is known.
+    /// No schedule takes less, µs.
     pub bound_us: Option<f64>,
 }
 
@@ -68,6 +82,7 @@ impl Price {
         algorithm: None,
         protocol: None,
         channels: 0,
+        slowest: 0,
         time_us: 0.0,
         latency_us: 0.0,
         range_us: None,
@@ -192,6 +207,7 @@ impl Pricer {
                 algorithm: Some(choice.algorithm),
                 protocol: Some(choice.protocol),
                 channels: spread.map(|it| it.count() as u32).max().unwrap_or(0),
+                slowest: 0,
                 time_us: shared(time, latency),
                 latency_us: latency,
                 range_us: None,
@@ -214,6 +230,7 @@ impl Pricer {
             algorithm: None,
             protocol: pair.map(|pair| pair.protocol),
             channels: pair.map_or(0, |pair| pair.channels),
+            slowest: 0,
             time_us: shared(time, least.time_us.unwrap_or(0.0)),
             latency_us: least.time_us.unwrap_or(0.0),
             range_us: None,

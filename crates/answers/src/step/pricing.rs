@@ -14,8 +14,8 @@ use super::places::{Place, Places};
 use super::price::{CallKind, Price, Pricer};
 use super::shapes::{self, Planner};
 use super::sharing::Sharing;
-use super::{StepAnswer, StepCall, StepError, StepGroup, StepQuestion, measured};
-use crate::names;
+use super::{StepCall, StepError, StepGroup, StepQuestion, StepReport, measured};
+use crate::{head, names};
 
 /// Prices a step on a job whose ranks are placed here or there.
 pub(super) struct Pricing<'a> {
@@ -124,6 +124,7 @@ impl<'a> Pricing<'a> {
             plans.push(its);
             groups.push(StepGroup {
                 name: group.name.clone(),
+                members: members.to_string(),
                 sharing,
                 alike,
                 calls: 0,
@@ -154,7 +155,7 @@ impl<'a> Pricing<'a> {
     }
 
     /// The answer with ranks at these places.
-    pub(super) fn answer(&mut self, places: &Places) -> Result<StepAnswer, StepError> {
+    pub(super) fn answer(&mut self, places: &Places) -> Result<StepReport, StepError> {
         let Priced {
             mut groups,
             plans,
@@ -169,7 +170,7 @@ impl<'a> Pricing<'a> {
             group.memory = memory_of(at, group, &calls, &plans[at], planned)?;
         }
         measured::add(&mut calls, self.question.workload, &of_call);
-        calls.sort_by(|a, b| b.time_us().total_cmp(&a.time_us()));
+        calls.sort_by(|a, b| b.all_us.total_cmp(&a.all_us));
         let hosts = self.job.hosts.iter();
         let range = [0, 1].map(|end| {
             let times = calls_of_entries.iter().map(|price| match price.range_us {
@@ -178,10 +179,19 @@ impl<'a> Pricing<'a> {
             });
             Timeline::of(self.question.workload, &times.collect::<Vec<_>>()).end_us + bubble_us
         });
-        let calibration = self.pricer.calibration.clone();
-        Ok(StepAnswer {
-            range_us: (!calibration.corrections.is_empty()).then_some(range),
+        let calibration = self.pricer.calibration.corrections.clone();
+        let measurements = self.question.measurements;
+        Ok(StepReport {
+            range_us: (!calibration.is_empty()).then_some(range),
             calibration,
+            settings: head::settings(self.settings),
+            is_measured: measurements.is_some_and(|it| !it.is_empty()),
+            notes: self.question.workload.notes.clone(),
+            placement: None,
+            step_us: timeline.end_us + bubble_us,
+            compute_us: timeline.compute_us,
+            communication_us: groups.iter().map(|group| group.time_us).sum(),
+            exposed_us: timeline.exposed_us,
             name: names::few(hosts.map(|it| it.name.as_str()), "+"),
             hosts: places.hosts(),
             ranks: places.ranks(),
@@ -248,18 +258,20 @@ impl<'a> Pricing<'a> {
                             worst = Some((shape, price));
                         }
                     }
-                    let (slowest, price) = worst.ok_or_else(|| StepError::NoPrice {
+                    let (slowest, mut price) = worst.ok_or_else(|| StepError::NoPrice {
                         group: group.name.clone(),
                         operation: call.operation(),
                         why: "the group has no communicator; expected at least one".to_owned(),
                     })?;
+                    price.slowest = slowest;
                     known.insert(kind, found.len());
                     found.push(StepCall {
-                        kind,
+                        group: group.name.clone(),
                         name: call.name.clone(),
+                        kind,
                         count: 0,
                         price,
-                        slowest,
+                        all_us: 0.0,
                         exposed_us: 0.0,
                         measured: None,
                     });
@@ -268,6 +280,7 @@ impl<'a> Pricing<'a> {
             };
             let entry = &mut found[at];
             entry.count = entry.count.saturating_add(call.count);
+            entry.all_us = entry.count as f64 * entry.price.time_us;
             if entry.name != call.name {
                 entry.name.clear();
             }
@@ -285,11 +298,11 @@ fn add_up(groups: &mut [StepGroup], calls: &[StepCall]) {
         group.calls = group.calls.saturating_add(call.count);
         let bytes = call.count.saturating_mul(call.kind.bytes);
         group.bytes = group.bytes.saturating_add(bytes);
-        group.time_us += call.time_us();
+        group.time_us += call.all_us;
         group.exposed_us += call.exposed_us;
         if let Some(bound) = call.price.bound_us {
             group.bound_us += count * bound;
-            group.bounded_us += call.time_us();
+            group.bounded_us += call.all_us;
         }
     }
 }

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use simulator::Fabric;
 use workload::{Files, Workload};
 
-use super::placement::{Placement, place};
-use super::{Measurements, StepAnswer, StepError, StepQuestion, StepReport, ranks, step};
+use super::placement::place;
+use super::{Measurements, StepError, StepQuestion, StepReport, ranks, step};
 use crate::request::{Evidence, File, JobRequest};
 
 /// The first bytes of a file that gzip wrote.
@@ -46,18 +46,9 @@ pub struct StepRequest {
 #[derive(Debug)]
 pub struct PricedStep {
     /// The price.
-    pub answer: StepAnswer,
+    pub answer: StepReport,
     /// Its calls.
     pub workload: Workload,
-    /// A better placement, if one was asked for.
-    pub placement: Option<Placement>,
-}
-
-impl PricedStep {
-    /// Its report.
-    pub fn report(&self) -> StepReport {
-        StepReport::of(&self.answer, &self.workload).with(self.placement.as_ref())
-    }
 }
 
 impl StepRequest {
@@ -90,16 +81,12 @@ impl StepRequest {
         };
         let settings = self.job.settings()?;
         let in_words = |why: StepError| why.to_string();
-        let answer = step(&job, &settings, &question).map_err(in_words)?;
-        let placement = match self.orders {
-            0 => None,
-            orders => Some(place(&job, &settings, &question, orders).map_err(in_words)?),
-        };
-        Ok(PricedStep {
-            answer,
-            placement,
-            workload,
-        })
+        let mut answer = step(&job, &settings, &question).map_err(in_words)?;
+        if self.orders > 0 {
+            let found = place(&job, &settings, &question, self.orders);
+            answer.placement = Some(found.map_err(in_words)?);
+        }
+        Ok(PricedStep { answer, workload })
     }
 
     fn workload(&self, ranks: u32) -> Result<Workload, String> {

@@ -61,10 +61,7 @@ impl Pricing<'_> {
             for call in &answer.calls {
                 if let Some(measured) = call.measured {
                     let group = &answer.groups[call.kind.group];
-                    let hosts = group
-                        .alike
-                        .get(call.slowest)
-                        .map_or(1, |it| it.shape.hosts());
+                    let hosts = group.alike.get(call.price.slowest).map_or(1, |it| it.hosts);
                     let collective = call.kind.collective;
                     samples.push(sample(collective, hosts, call.price, measured.median_us));
                 }

@@ -7,59 +7,77 @@ use std::sync::Arc;
 
 use planner::cost::CostProfile;
 use planner::{EqualHosts, Job, Planned, RankPlacement, Settings, nvlink_domain, with_gpus};
+use serde::Serialize;
 use simulator::fabric::Leaf;
 use topology::xml::Document;
 use workload::Members;
 
 use super::StepError;
 use super::places::{Place, Places};
+use crate::JsonSchema;
 
 /// Most different shapes of a group's communicators.
 const MOST_SHAPES: usize = 1 << 10;
 
 /// What a communicator has of a job, as NCCL sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub(super) struct Shape {
     /// Its machines in order, equal ones in a row.
-    pub machines: Vec<MachineRun>,
+    machines: Vec<MachineRun>,
     /// The slot of each of its ranks, counted machine after machine; none: in order.
     order: Vec<u32>,
 }
 
 /// Equal machines in a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct MachineRun {
+struct MachineRun {
     /// The hosts of one machine; several form an NVLink domain.
-    pub hosts: Vec<HostGpus>,
+    hosts: Vec<HostGpus>,
     /// Machines.
-    pub count: u32,
+    count: u32,
 }
 
 /// The GPUs of a communicator on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct HostGpus {
+struct HostGpus {
     /// Index of the host's entry in the job.
     kind: usize,
     /// Device numbers, ascending.
-    pub devices: Vec<i32>,
+    devices: Vec<i32>,
 }
 
-/// Communicators of a shape.
-#[derive(Debug, Clone)]
+/// Ranks of a communicator that are named.
+const NAMED_RANKS: usize = 16;
+
+/// Communicators that are alike.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Alike {
-    /// The shape.
-    pub shape: Shape,
-    /// Communicators of the job that have it.
+    /// Communicators.
     pub number: u32,
+    /// Ranks of each.
+    pub ranks: u32,
+    /// Hosts of each.
+    pub hosts: u32,
+    /// Hosts, or NVLink domains of several, of each.
+    pub machines: u32,
+    /// Fewest and most ranks on a host.
+    pub on_a_host: [u32; 2],
+    /// The first ranks of the first one.
+    pub first_ranks: Vec<u32>,
+    /// The shape.
+    #[serde(skip)]
+    pub(super) shape: Shape,
     /// Those with ranks on the first host, or in the first NVLink domain.
-    pub near: u32,
+    #[serde(skip)]
+    pub(super) near: u32,
     /// Those that begin on the first host.
-    pub here: u32,
-    /// The ranks of the first one.
-    pub first: Vec<u32>,
+    #[serde(skip)]
+    pub(super) here: u32,
     /// What all of them send out of each leaf switch.
+    #[serde(skip)]
     pub(super) leaves: Vec<Crossing>,
     /// What all of them send out of the first host in an all-to-all, in messages of a rank.
+    #[serde(skip)]
     pub(super) exchange: f64,
 }
 
@@ -74,7 +92,7 @@ pub(super) struct Crossing {
 
 impl Shape {
     /// Ranks of a communicator.
-    pub fn ranks(&self) -> u32 {
+    fn ranks(&self) -> u32 {
         let of = |run: &MachineRun| {
             let each: usize = run.hosts.iter().map(|host| host.devices.len()).sum();
             each as u32 * run.count
@@ -83,22 +101,22 @@ impl Shape {
     }
 
     /// Hosts of a communicator.
-    pub fn hosts(&self) -> u32 {
+    fn hosts(&self) -> u32 {
         let of = |run: &MachineRun| run.hosts.len() as u32 * run.count;
         self.machines.iter().map(of).sum()
     }
 
     /// Machines of a communicator: hosts, or NVLink domains of several.
-    pub fn machines(&self) -> u32 {
+    fn machines(&self) -> u32 {
         self.machines.iter().map(|run| run.count).sum()
     }
 
     /// Fewest and most ranks on a host.
-    pub fn on_a_host(&self) -> (u32, u32) {
+    fn on_a_host(&self) -> [u32; 2] {
         let hosts = self.machines.iter().flat_map(|run| &run.hosts);
         let counts = hosts.map(|host| host.devices.len() as u32);
         let (least, most) = (counts.clone().min(), counts.max());
-        (least.unwrap_or(0), most.unwrap_or(0))
+        [least, most].map(|it| it.unwrap_or(0))
     }
 }
 
@@ -133,11 +151,15 @@ pub(super) fn shapes(
                 }
                 known.insert(shape.clone(), found.len());
                 found.push(Alike {
-                    shape,
                     number: 0,
+                    ranks: shape.ranks(),
+                    hosts: shape.hosts(),
+                    machines: shape.machines(),
+                    on_a_host: shape.on_a_host(),
+                    first_ranks: ranks.into_iter().take(NAMED_RANKS).collect(),
+                    shape,
                     near: 0,
                     here: 0,
-                    first: ranks,
                     leaves: leaf.map_or(Vec::new(), |leaf| {
                         vec![Crossing::default(); leaf.count(places.hosts()) as usize]
                     }),

@@ -11,10 +11,12 @@ use pages::draw::traffic::loads;
 use plan::GraphKind;
 use planner::{HostPlan, Planned};
 use program::Collective;
+use serde::Serialize;
 use simulator::fabric::Leaf;
 use topology::{LinkType, NcclId, NodeType};
 
 use super::shapes::Alike;
+use crate::JsonSchema;
 
 /// A link of the first host, as the plans of all of its parts call it.
 type Link = (NodeType, NcclId, NodeType, NcclId, LinkType);
@@ -29,13 +31,15 @@ struct Load {
 }
 
 /// How many times longer the bytes of a message take since others share their links: at least 1.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Sharing {
-    /// Links of a host.
+    /// How many times longer the bytes of a message take since its communicators share links.
+    #[serde(rename = "sharing")]
     pub links: f64,
-    /// Uplinks of the fullest leaf switch.
+    /// The same of the uplinks of leaf switches.
     pub uplinks: f64,
-    /// The same for an all-to-all.
+    /// The same of uplinks in an all-to-all.
+    #[serde(rename = "uplinks_in_exchange")]
     pub exchange: f64,
 }
 

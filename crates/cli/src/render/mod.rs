@@ -4,9 +4,9 @@ pub(crate) mod access_control;
 pub(crate) mod machine;
 
 pub(crate) use answers::terminal::{
-    Look, count, differences, document, gbps, group, groups, matrix, measured, microseconds,
-    milliseconds, or_dash, path, percent, plan, planned_machines, program, ranges, rank, settings,
-    summary, table, tree, trim_lines, version, wrap,
+    Look, count, differences, document, groups, matrix, measured, or_dash, path, plan,
+    planned_machines, program, ranges, rank, settings, summary, table, tree, trim_lines, version,
+    wrap,
 };
 
 use crate::environment::Environment;

@@ -1,14 +1,13 @@
 //! `topo step`: the communication of a whole training or inference step.
 
 mod input;
-mod page;
 mod placed;
 mod trace;
 
 use answers::report;
 use answers::step::picture::picture;
 use answers::step::placement::place;
-use answers::step::{StepError, StepQuestion, StepReport, step};
+use answers::step::{StepError, StepQuestion, step};
 use anyhow::{Result, anyhow, bail};
 use planner::Job;
 
@@ -51,18 +50,16 @@ pub(crate) fn run(
         domain_hosts: arguments.domain_hosts.unwrap_or_else(|| job.host_count()),
         room: arguments.gpu_memory.unwrap_or(0),
     };
-    let answer = {
+    let mut answer = {
         let _progress = Progress::new(environment, "pricing");
         step(&job, &settings, &question).map_err(in_words)?
     };
-    let placement = match arguments.placement {
-        None => None,
-        Some(PlacementSearch::Search) => {
-            let _progress = Progress::new(environment, "placing");
-            Some(place(&job, &settings, &question, arguments.orders).map_err(in_words)?)
-        }
-    };
-    let written = match (&placement, &arguments.dir) {
+    if let Some(PlacementSearch::Search) = arguments.placement {
+        let _progress = Progress::new(environment, "placing");
+        let found = place(&job, &settings, &question, arguments.orders);
+        answer.placement = Some(found.map_err(in_words)?);
+    }
+    let written = match (&answer.placement, &arguments.dir) {
         (Some(placement), Some(dir)) => placed::write(placement, dir, arguments.nodes.as_deref())?,
         _ => Vec::new(),
     };
@@ -70,26 +67,12 @@ pub(crate) fn run(
         true => StepFormat::Json,
         false => arguments.format,
     };
-    let look = environment.look();
     match format {
         StepFormat::Text => {
-            let page = page::Page {
-                answer: &answer,
-                workload: &workload,
-                settings: &settings,
-                shown: arguments.calls,
-                is_measured: !arguments.measured.is_empty(),
-                placement: placement.as_ref().map(|it| placed::PlacementSection {
-                    placement: it,
-                    written: &written,
-                }),
-            };
-            output.text = page.text(look);
+            let page = answer.page(arguments.calls, &written);
+            output.text = page.text(environment.look());
         }
-        StepFormat::Json => {
-            output.text =
-                report::json(&StepReport::of(&answer, &workload).with(placement.as_ref()))?;
-        }
+        StepFormat::Json => output.text = report::json(&answer)?,
         StepFormat::Trace => {
             return output.write(trace::perfetto(&answer, &workload)? + "\n", None);
         }

@@ -1,6 +1,6 @@
 //! The predicted time line of a step in Chrome's Trace Event format, which Perfetto reads.
 
-use answers::step::StepAnswer;
+use answers::step::StepReport;
 use answers::step::picture::label;
 use anyhow::Result;
 use serde::Serialize;
@@ -28,7 +28,7 @@ enum Details {
 }
 
 /// A thread for the computation of a rank, and one for each group.
-pub(super) fn perfetto(answer: &StepAnswer, workload: &Workload) -> Result<String> {
+pub(super) fn perfetto(answer: &StepReport, workload: &Workload) -> Result<String> {
     let mut events = vec![
         Event::named("process_name", (0, 0), answer.name.clone()),
         Event::named("thread_name", (0, 0), "computation".to_owned()),

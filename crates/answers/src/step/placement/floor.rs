@@ -17,23 +17,14 @@ use crate::step::pricing::{Priced, Pricing};
 /// Most kinds of communicators that are planned for it.
 const MOST_SHAPES: usize = 2000;
 
-/// What no order of a class is faster than: those that give a communicator the same GPUs on each of
-/// its hosts, its ranks in order.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Floor {
-    /// The step, µs.
-    pub step_us: f64,
-    /// Kinds of communicators that were planned.
-    pub shapes: usize,
-}
-
-/// The floor of a step. `None` where hosts form NVLink domains, where a group has communicators of
+/// The step, µs, than which no order of a class is faster: those that give a communicator the same
+/// GPUs on each of its hosts, its ranks in order. `None` where hosts form NVLink domains, where a group has communicators of
 /// different sizes, or where there are too many forms for a communicator to lie.
-pub(super) fn floor(
+pub(super) fn floor_us(
     pricing: &mut Pricing<'_>,
     places: &Places,
     best: &Priced,
-) -> Result<Option<Floor>, StepError> {
+) -> Result<Option<f64>, StepError> {
     let Some(devices) = places.alike().filter(|_| pricing.domain_hosts() == 1) else {
         return Ok(None);
     };
@@ -77,11 +68,8 @@ pub(super) fn floor(
         let bubble = workload.pipeline.map_or(0.0, |it| it.bubble());
         timeline.end_us + bubble * timeline.micro_batch_us
     });
-    Ok(is_complete.then_some(Floor {
-        // The best order may be of another class.
-        step_us: search.least_us.min(best.step_us()),
-        shapes,
-    }))
+    // The best order may be of another class.
+    Ok(is_complete.then_some(search.least_us.min(best.step_us())))
 }
 
 /// Most choices for all groups together.

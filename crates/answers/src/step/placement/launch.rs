@@ -13,34 +13,31 @@ pub struct LaunchFile {
     pub text: String,
 }
 
+/// Numbers of the GPUs in rank order. Those of a host begin behind the largest device number of the
+/// host before.
+pub(super) fn gpus(slots: &[u32], devices: &[i32]) -> Vec<u32> {
+    let span = devices.last().map_or(1, |last| last.unsigned_abs() + 1);
+    let numbers = slots.iter().map(|slot| {
+        let (host, device) = place(*slot, devices);
+        host * span + device.unsigned_abs()
+    });
+    numbers.collect()
+}
+
+/// The host of a slot, and the device number.
+fn place(slot: u32, devices: &[i32]) -> (u32, i32) {
+    let each = devices.len().max(1) as u32;
+    let inside = devices.get((slot % each) as usize);
+    (slot / each, inside.copied().unwrap_or(0))
+}
+
 impl Placement {
-    /// Numbers of the GPUs in rank order. Those of a host begin behind the largest device number of
-    /// the host before.
-    pub fn gpus(&self) -> Vec<u32> {
-        let span = self
-            .devices
-            .last()
-            .map_or(1, |last| last.unsigned_abs() + 1);
-        let numbers = self.slots.iter().map(|slot| {
-            let (host, device) = self.place(*slot);
-            host * span + device.unsigned_abs()
-        });
-        numbers.collect()
-    }
-
-    /// The host of a slot, and the device number.
-    fn place(&self, slot: u32) -> (u32, i32) {
-        let each = self.devices.len().max(1) as u32;
-        let inside = self.devices.get((slot % each) as usize);
-        (slot / each, inside.copied().unwrap_or(0))
-    }
-
     /// Device numbers of each host in the order of its ranks.
     fn devices_by_host(&self) -> Vec<Vec<i32>> {
         let each = self.devices.len().max(1);
         let mut found = vec![Vec::new(); self.slots.len() / each];
         for slot in &self.slots {
-            let (host, device) = self.place(*slot);
+            let (host, device) = place(*slot, &self.devices);
             if let Some(its) = found.get_mut(host as usize) {
                 its.push(device);
             }
@@ -58,12 +55,12 @@ impl Placement {
     /// The files of launchers; `host` names hosts by number.
     pub fn files(&self, host: impl Fn(u32) -> String) -> Vec<LaunchFile> {
         let mut order = String::new();
-        let numbers: Vec<String> = self.gpus().iter().map(u32::to_string).collect();
+        let numbers: Vec<String> = self.gpus.iter().map(u32::to_string).collect();
         let _ = writeln!(order, "{}", numbers.join(","));
         let (mut hosts, mut ranks) = (String::new(), String::new());
         let mut local = vec![0u32; self.slots.len() / self.devices.len().max(1)];
         for (rank, slot) in self.slots.iter().enumerate() {
-            let (number, _) = self.place(*slot);
+            let (number, _) = place(*slot, &self.devices);
             let name = host(number);
             let _ = writeln!(hosts, "{name}");
             if let Some(local) = local.get_mut(number as usize) {
@@ -100,8 +97,8 @@ impl Placement {
     /// Hosts in the order of their ranks, if the ranks of each follow each other.
     fn nodes(&self) -> Option<Vec<u32>> {
         let nodes = self.slots.chunks(self.devices.len().max(1)).map(|slots| {
-            let first = self.place(*slots.first()?).0;
-            let is_one = slots.iter().all(|it| self.place(*it).0 == first);
+            let first = place(*slots.first()?, &self.devices).0;
+            let is_one = slots.iter().all(|it| place(*it, &self.devices).0 == first);
             is_one.then_some(first)
         });
         nodes.collect()

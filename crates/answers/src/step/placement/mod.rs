@@ -3,22 +3,22 @@
 //! Orders that keep the ranks of one group together, then those of the next, are priced for every
 //! order of groups; then two GPUs of every host are exchanged as long as that helps. In reading
 //! order: this file, `candidates` (orders by groups), [`floor`] (what no order is faster than),
-//! [`launch`] (files of launchers), [`json`].
+//! [`launch`] (files of launchers), `page`.
 
 mod candidates;
-pub mod floor;
-pub mod json;
+mod floor;
 pub mod launch;
+mod page;
 
 use std::collections::HashSet;
 
 use planner::{Job, Settings};
-
-pub use floor::Floor;
+use serde::Serialize;
 
 use super::places::Places;
 use super::pricing::{Priced, Pricing};
 use super::{StepError, StepQuestion};
+use crate::JsonSchema;
 use candidates::candidates;
 
 /// Orders that are priced unless the question says more or fewer.
@@ -27,43 +27,44 @@ pub const ORDERS: usize = 500;
 /// A gain below this share of the step is none.
 const LEAST_GAIN: f64 = 1e-6;
 
-/// A placement of ranks, beside that of the job.
-#[derive(Debug, Clone, PartialEq)]
+/// A placement of ranks beside the order of the job. Pairs are of that order and of this one.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Placement {
-    /// The slot of each rank: the number of its GPU, counted host after host by device number.
-    pub slots: Vec<u32>,
-    /// Device numbers of the GPUs of each host.
-    pub devices: Vec<i32>,
-    /// The step in the order of the job, and in this one, µs.
+    /// The GPU of each rank; numbers of a host begin behind the largest of the host before.
+    pub gpus: Vec<u32>,
+    /// Whether it is better.
+    #[serde(rename = "better")]
+    pub is_better: bool,
+    /// The step, µs.
     pub step_us: [f64; 2],
-    /// The groups of which the time changes.
+    /// The groups.
     pub groups: Vec<MovedGroup>,
     /// Orders that were priced.
     pub tried: usize,
-    /// Whether the search ended by itself, and not because it had priced enough.
+    /// Whether the search ended by itself.
     pub ended: bool,
-    /// What no order of a class is faster than.
-    pub floor: Option<Floor>,
+    /// No order that gives a communicator the same GPUs on each of its hosts takes less, µs; null
+    /// if that is not known.
+    pub floor_us: Option<f64>,
+    /// The slot of each rank: the number of its GPU, counted host after host by device number.
+    #[serde(skip)]
+    pub slots: Vec<u32>,
+    /// Device numbers of the GPUs of each host.
+    #[serde(skip)]
+    pub devices: Vec<i32>,
 }
 
-/// A group before and after.
-#[derive(Debug, Clone, PartialEq)]
+/// A group.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MovedGroup {
     /// Its name.
     pub name: String,
     /// Time of all its calls, µs.
     pub time_us: [f64; 2],
-    /// What computation waits for, µs.
+    /// Time that computation waits, µs.
     pub exposed_us: [f64; 2],
     /// Fewest and most hosts of a communicator.
     pub hosts: [[u32; 2]; 2],
-}
-
-impl Placement {
-    /// Whether it is better than the order of the job.
-    pub fn is_better(&self) -> bool {
-        self.step_us[1] < self.step_us[0] * (1.0 - LEAST_GAIN)
-    }
 }
 
 /// Looks for the placement with the shortest step among at most `orders`.
@@ -107,15 +108,18 @@ pub fn place(
         None => (places.slots(), search.pricing.price(&places)?),
     };
     let tried = search.tried.len();
-    let floor = floor::floor(&mut search.pricing, &places, &best)?;
+    let floor_us = floor::floor_us(&mut search.pricing, &places, &best)?;
+    let step_us = [given.step_us(), best.step_us()];
     Ok(Placement {
-        slots,
-        devices,
-        step_us: [given.step_us(), best.step_us()],
+        gpus: launch::gpus(&slots, &devices),
+        is_better: step_us[1] < step_us[0] * (1.0 - LEAST_GAIN),
+        step_us,
         groups: moved(&given, &best),
         tried,
         ended,
-        floor,
+        floor_us,
+        slots,
+        devices,
     })
 }
 
@@ -206,7 +210,7 @@ fn moved(given: &Priced, best: &Priced) -> Vec<MovedGroup> {
     let both = given.groups.iter().zip(&best.groups);
     let moved = both.map(|(before, after)| {
         let hosts = [before, after].map(|group| {
-            let hosts = group.alike.iter().map(|it| it.shape.hosts());
+            let hosts = group.alike.iter().map(|it| it.hosts);
             [hosts.clone().min(), hosts.max()].map(|it| it.unwrap_or(0))
         });
         MovedGroup {
