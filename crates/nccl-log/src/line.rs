@@ -61,7 +61,9 @@ impl<R: BufRead> Lines<R> {
             self.bytes += end as u64 + 1;
             self.borrowed = end + 1;
             let line = &self.stream.fill_buf()?[..end];
-            return Ok(Some(text(line.strip_suffix(b"\r").unwrap_or(line))));
+            return Ok(Some(unwrapped(text(
+                line.strip_suffix(b"\r").unwrap_or(line),
+            ))));
         }
         self.copied()
     }
@@ -92,7 +94,7 @@ impl<R: BufRead> Lines<R> {
         if memchr(0x1b, &self.line).is_some() {
             remove_escapes(&mut self.line);
         }
-        Ok(Some(text(&self.line)))
+        Ok(Some(unwrapped(text(&self.line))))
     }
 }
 
@@ -102,6 +104,60 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
         Ok(line) => Cow::Borrowed(line),
         Err(_) => String::from_utf8_lossy(bytes),
     }
+}
+
+/// The fields in which containers and clouds keep the line of a program: Docker, Fluent Bit, Google
+/// Cloud, CloudWatch, Loki, journald.
+const FIELDS: [&str; 8] = [
+    "log",
+    "message",
+    "textPayload",
+    "msg",
+    "MESSAGE",
+    "line",
+    "body",
+    "text",
+];
+
+/// The line of a program in a JSON object of one line; other lines as they are.
+fn unwrapped(line: Cow<'_, str>) -> Cow<'_, str> {
+    if !line.starts_with('{') || !line.contains('"') {
+        return line;
+    }
+    let inner = FIELDS.iter().find_map(|field| field_of(&line, field));
+    match inner {
+        Some(text) => Cow::Owned(text),
+        None => line,
+    }
+}
+
+/// The text of a field of a JSON object, without escapes and the end of the line. A text that is cut
+/// ends where the line does.
+fn field_of(line: &str, field: &str) -> Option<String> {
+    let key = format!("\"{field}\"");
+    let rest = line.split_once(&key)?.1.trim_start().strip_prefix(':')?;
+    let mut chars = rest.trim_start().strip_prefix('"')?.chars();
+    let mut text = String::with_capacity(rest.len());
+    while let Some(next) = chars.next() {
+        match next {
+            '"' => break,
+            '\\' => match chars.next()? {
+                'n' | 'r' => text.push(' '),
+                't' => text.push('\t'),
+                'u' => {
+                    let digits: String = chars.by_ref().take(4).collect();
+                    let letter = u32::from_str_radix(&digits, 16)
+                        .ok()
+                        .and_then(char::from_u32);
+                    text.push(letter.unwrap_or(char::REPLACEMENT_CHARACTER));
+                }
+                other => text.push(other),
+            },
+            _ => text.push(next),
+        }
+    }
+    text.truncate(text.trim_end().len());
+    Some(text)
 }
 
 /// Removes the escape sequences of terminals: `ESC [ … letter`, `ESC ] …` and other strings up to
@@ -157,6 +213,21 @@ mod tests {
         assert_eq!(all(b"a\x1b]0;title\x07b\x1b]8;;x\x1b\\c"), ["abc"]);
         assert_eq!(all(b"a\x1bPq\x1b\\b\x1b]0;no end"), ["ab"]);
         assert_eq!(all(b"a\x1b"), ["a"]);
+    }
+
+    #[test]
+    fn lines_of_containers_are_unwrapped() {
+        let docker = br#"{"log":"n1:7:9 [0] NCCL INFO Trees [0] 1/-1/-1-\u003e0-\u003e-1\n","stream":"stdout"}"#;
+        assert_eq!(
+            all(docker),
+            ["n1:7:9 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1"]
+        );
+        let cloud = br#"{"insertId": "x", "textPayload": "say \"hi\" \\ there", "n": 1}"#;
+        assert_eq!(all(cloud), [r#"say "hi" \ there"#]);
+        assert_eq!(all(br#"{"log":"cut \"#), [r#"{"log":"cut \"#]);
+        for other in [r#"{"rank": 3}"#, r#"{"log": 3}"#, "{", "{\"log\""] {
+            assert_eq!(all(other.as_bytes()), [other]);
+        }
     }
 
     #[test]

@@ -269,7 +269,10 @@ pub fn read_bare(line: &str) -> Statement<'_> {
 }
 
 fn version(text: &str) -> Statement<'_> {
-    let word = text.split_whitespace().next().unwrap_or("");
+    // In JSON and CSV, quotes and escapes follow.
+    let is_of_version = |it: char| it.is_ascii_alphanumeric() || ".+-_:~".contains(it);
+    let end = text.find(|it| !is_of_version(it)).unwrap_or(text.len());
+    let word = &text[..end];
     match word.starts_with(|it: char| it.is_ascii_digit()) {
         true => Statement::Version(word),
         false => Statement::Ignored,
