@@ -264,7 +264,9 @@ impl<'f> MatrixReader<'f> {
 
 /// The devices that a header names; empty if the line is none.
 pub(crate) fn header(line: &str) -> Vec<String> {
-    let cells = line.split_whitespace().take_while(|it| *it != "CPU");
+    // The name of the last device may have no space before the next column.
+    let devices = line.split("CPU Affinity").next().unwrap_or(line);
+    let cells = devices.split_whitespace().take_while(|it| *it != "CPU");
     let names: Vec<String> = cells.map(str::to_owned).collect();
     let gpus = names
         .iter()
