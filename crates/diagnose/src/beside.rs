@@ -1,8 +1,9 @@
 //! Causes whose words count only beside other evidence.
 
 use findings::causes::Certainty::{Likely, Possible};
-use findings::causes::table::{hang, memory, nvlink, speed, start};
-use findings::causes::{Cause, Certainty};
+use findings::causes::table::{hang, memory, network, nvlink, speed, start};
+use findings::causes::{self, Cause, Certainty};
+use findings::facts::Meaning;
 use nccl_log::Log;
 use nccl_log::statement::{self, Stage, Statement};
 use topology::xml::{Document, Element};
@@ -19,6 +20,8 @@ pub(crate) struct Beside<'a> {
     pub(crate) is_blackwell: bool,
     /// A host has adapters of Amazon's (EFA).
     pub(crate) has_efa: bool,
+    /// The limit of locked memory is none, as an input says.
+    pub(crate) is_unlimited: bool,
 }
 
 impl<'a> Beside<'a> {
@@ -28,12 +31,14 @@ impl<'a> Beside<'a> {
         machine: Option<&Document>,
         is_hang: bool,
         has_efa: bool,
+        is_unlimited: bool,
     ) -> Self {
         let has = |fits: fn(&Element) -> bool| machine.is_some_and(|it| any(&it.root, fits));
         let is_blackwell = |model: &str| ["B200", "B300"].iter().any(|it| model.contains(it));
         Self {
             log,
             is_hang,
+            is_unlimited,
             is_blackwell: log.gpus.values().any(|it| is_blackwell(&it.1))
                 || has(|it| matches!(it.get("sm"), Some("100" | "103"))),
             has_efa: has_efa || has(|it| it.get("name").is_some_and(|it| it.starts_with("rdmap"))),
@@ -50,7 +55,8 @@ fn any(element: &Element, fits: fn(&Element) -> bool) -> bool {
 type Check = fn(&Beside<'_>, Verdict) -> Option<Verdict>;
 
 /// The causes, each with its check.
-const CHECKS: [(&Cause, Check); 7] = [
+const CHECKS: [(&Cause, Check); 8] = [
+    (&network::LOCKED_MEMORY, locked),
     (&hang::UNEVEN_PAT, uneven),
     (&nvlink::MNNVL_CUMEM, mnnvl),
     (&start::NO_PLUGIN, plugin),
@@ -66,6 +72,26 @@ pub(crate) fn verdicts(hits: &mut Hits, beside: &Beside<'_>) -> Vec<Verdict> {
         .iter()
         .filter_map(|(cause, check)| check(beside, hits.take(cause)?));
     checked.collect()
+}
+
+/// Memory that cannot be registered, unless the limit of locked memory is none: then that is not why.
+fn locked(beside: &Beside<'_>, verdict: Verdict) -> Option<Verdict> {
+    if !beside.is_unlimited {
+        return Some(verdict);
+    }
+    let what = "Memory could not be registered with the NIC, and the limit of locked memory is unlimited: contiguous \
+                memory, the IOMMU's or the NIC's tables, or BAR1 are full."
+        .to_owned();
+    Some(Verdict {
+        cause: causes::of_id("nic-registration")?,
+        what,
+        next: vec![
+            "look at CmaTotal and CmaFree in /proc/meminfo, at the IOMMU (iommu=pt), and at BAR1 in `nvidia-smi -q`; \
+             a smaller NCCL_BUFFSIZE needs less"
+                .to_owned(),
+        ],
+        ..verdict
+    })
 }
 
 /// Whether a version of the log is from the first to below the second.
@@ -164,18 +190,16 @@ const MANY_COMMUNICATORS: usize = 8;
 /// Memory that a process holds beside PyTorch's, GiB: a communicator takes about half a GiB.
 const MUCH_MEMORY: f64 = 4.0;
 
-/// A cause, and another one whose words the line has, too.
-pub(crate) fn with_others(
-    cause: (&'static Cause, Certainty),
-    line: &str,
-) -> impl Iterator<Item = (&'static Cause, Certainty)> {
-    let is_few = *cause.0 != speed::SYMMETRIC_FEW_CTAS || has_few_blocks(line);
-    let much = holds_much(cause, line).map(|it| (&memory::MANY_COMMUNICATORS, it));
-    is_few.then_some(cause).into_iter().chain(much)
+/// A meaning, and that of another cause which the line shows, too.
+pub(crate) fn with_others(meaning: Meaning, line: &str) -> impl Iterator<Item = Meaning> {
+    let is_few = *meaning.cause != speed::SYMMETRIC_FEW_CTAS || has_few_blocks(line);
+    let much = holds_much(meaning.cause, line);
+    let much = much.map(|it| Meaning::of(&memory::MANY_COMMUNICATORS, it));
+    is_few.then_some(meaning).into_iter().chain(much)
 }
 
 /// How sure a line about full memory makes it that communicators hold much of it.
-fn holds_much((cause, _): (&Cause, Certainty), line: &str) -> Option<Certainty> {
+fn holds_much(cause: &Cause, line: &str) -> Option<Certainty> {
     if *cause == memory::GPU_FULL {
         return Some(Possible);
     }

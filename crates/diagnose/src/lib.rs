@@ -10,7 +10,8 @@
 //! ```
 //!
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
-//! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
+//! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line), `events` (what lines say, and who wrote them),
+//! `gpus` (libraries that are older than a GPU), `collectives` (calls of NCCL's log, compared),
 //! `parts` (whether it may have any), `recorders` (ranks by their flight recorders), `timeouts`
 //! (ranks by lines of the watchdog), `reports` (ranks by RAS), `start` (ranks while a communicator
 //! is made), `timings` (how long that took), `settings` (what NCCL's log says), `beside` (causes
@@ -22,6 +23,9 @@
 pub mod archive;
 mod beside;
 mod cliques;
+mod collectives;
+mod events;
+mod gpus;
 mod late;
 mod listing;
 mod machine_files;
@@ -41,4 +45,4 @@ mod words;
 
 pub use pile::Pile;
 pub use predict::{Call, Floor, Predict};
-pub use verdict::{Diagnosis, Input, Line, Missing, Verdict, Wait};
+pub use verdict::{Diagnosis, FirstError, Input, Line, Missing, Verdict, Wait};

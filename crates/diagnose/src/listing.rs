@@ -21,7 +21,13 @@ use crate::verdict::{Line, Missing};
 
 /// The rules of `topo doctor` whose findings are in the listing itself. Those of others depend on
 /// what is assumed where a listing says nothing.
-const SHOWN: [Rule; 4] = [Rule::Width, Rule::Speed, Rule::AccessControl, Rule::Iommu];
+const SHOWN: [Rule; 5] = [
+    Rule::Width,
+    Rule::Speed,
+    Rule::AccessControl,
+    Rule::Iommu,
+    Rule::Flat,
+];
 
 /// Words of the beginning of a text that holds a listing.
 const WORDS: [&str; 21] = [
@@ -100,7 +106,11 @@ pub(crate) fn has_efa(facts: &Listings) -> bool {
 pub(crate) fn shown(name: &str, facts: &Listings) -> Vec<Shown> {
     let machine = Machine::of(name, facts);
     let findings = machine.map_or_else(|_| Vec::new(), |it| it.findings());
-    let findings = findings.iter().filter(|it| SHOWN.contains(&it.rule));
+    // Whether switches are hidden shows where NICs and GPUs are beside each other.
+    let mut devices = facts.matrix.iter().flat_map(|it| &it.devices);
+    let has_nics = devices.any(|it| it.gpu.is_none());
+    let counts = |rule: Rule| SHOWN.contains(&rule) && (rule != Rule::Flat || has_nics);
+    let findings = findings.iter().filter(|it| counts(it.rule));
     let mut shown: Vec<Shown> = findings
         .filter_map(|it| {
             Some(Shown {

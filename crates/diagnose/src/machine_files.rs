@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::{pcie, start};
+use findings::facts::Meaning;
 use plan::GraphKind;
 use plan::nccl_graph::{GpuAddress, GraphFile};
 use topology::xml::{Document, Element, Tag};
@@ -44,7 +45,8 @@ impl MachineFiles {
             let certainty = if is_sure { Likely } else { Possible };
             let text = format!("{}: {}, expected {}", it.device(), it.seen, it.expected);
             let line = Line::new(name, None, &text);
-            self.hits.add((cause, certainty), None, it.devices, line);
+            self.hits
+                .add(Meaning::of(cause, certainty), None, it.devices, line);
         }
         if !others.is_empty() && self.others.is_none() {
             self.others = Some((name.to_owned(), others));

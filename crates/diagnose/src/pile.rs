@@ -4,7 +4,8 @@ mod text;
 
 use std::io::{BufRead, Read, Result};
 
-use findings::causes::Certainty;
+use findings::causes::{self, Certainty};
+use findings::facts::Meaning;
 use memchr::memmem;
 use nccl_log::{Collector, Log};
 use records::evidence::{Recorders, ras, recorder};
@@ -13,6 +14,8 @@ use topology::xml::{Document, Limits};
 
 use crate::beside::{self, Beside};
 use crate::cliques::Cliques;
+use crate::collectives::Collectives;
+use crate::events::{Events, rank_of};
 use crate::late::Late;
 use crate::listing::Places;
 use crate::machine_files::MachineFiles;
@@ -21,7 +24,7 @@ use crate::runs::Run;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
 use crate::words::Hits;
-use crate::{listing, paths, recorders, reports, runs, settings, start};
+use crate::{gpus, listing, paths, recorders, reports, runs, settings, start};
 
 /// Most inputs that are listed.
 const MOST_INPUTS: usize = 1 << 14;
@@ -34,6 +37,8 @@ const MOST_LATE: usize = 1 << 14;
 pub struct Pile {
     inputs: Vec<Input>,
     hits: Hits,
+    events: Events,
+    pub(crate) collectives: Collectives,
     log: Collector,
     timeouts: Timeouts,
     reports: Vec<(String, ras::Report)>,
@@ -226,8 +231,8 @@ impl Pile {
     fn listing(&mut self, name: &str, facts: &Listings) {
         for it in listing::shown(name, facts) {
             let line = Line::new(name, None, &it.text);
-            self.hits
-                .add((it.cause, it.certainty), None, it.devices, line);
+            let meaning = Meaning::of(it.cause, it.certainty);
+            self.hits.add(meaning, None, it.devices, line);
         }
         self.places.add(name, facts);
         for gpu in &facts.conditions {
@@ -248,17 +253,19 @@ impl Pile {
     /// What happened.
     pub fn finish(mut self, predict: &dyn Predict) -> Diagnosis {
         for (it, line) in self.places.shown() {
-            self.hits
-                .add((it.cause, it.certainty), None, it.devices, line);
+            let meaning = Meaning::of(it.cause, it.certainty);
+            self.hits.add(meaning, None, it.devices, line);
         }
         let log: Log = std::mem::take(&mut self.log).finish();
         let is_hang = !self.timeouts.is_empty();
-        let beside = Beside::of(&log, self.machine(), is_hang, self.has_efa);
+        let is_unlimited = self.events.is_unlimited;
+        let beside = Beside::of(&log, self.machine(), is_hang, self.has_efa, is_unlimited);
         let beside = beside::verdicts(&mut self.hits, &beside);
         let mut verdicts: Vec<Verdict> = self.hits.verdicts().collect();
         verdicts.extend(beside);
         verdicts.extend(runs::verdicts(&self.runs));
         verdicts.extend(self.cliques.verdict(&log));
+        verdicts.extend(self.collectives.verdicts(&log, is_hang));
         let mut missing: Vec<Missing> = Vec::new();
         let hosts = settings::hosts(&log);
         let by_recorders = recorders::verdicts(&self.recorders, &hosts, is_hang);
@@ -295,9 +302,13 @@ impl Pile {
         }
         verdicts.extend(settings::verdicts(&log));
         let bind = verdicts.iter().find(|it| it.cause.id == "nvls-bind");
-        let slots = bind.and_then(|it| settings::slots(&log, it));
+        // The fabric manager's faults have codes of their own.
+        let is_fabric = verdicts.iter().any(|it| it.cause.id == "nvls-fabric");
+        let slots = bind.filter(|_| !is_fabric);
+        let slots = slots.and_then(|it| settings::slots(&log, it));
         verdicts.extend(slots);
-        let unreached = verdicts.iter().find(|it| it.cause.id == "port-unreachable");
+        let is_unreached = |it: &&Verdict| ["port-unreachable", "ib-rails"].contains(&it.cause.id);
+        let unreached = verdicts.iter().find(is_unreached);
         let trees = unreached.and_then(|it| paths::trees(&log, it));
         verdicts.extend(trees);
         if is_hang && self.timeouts.is_first() {
@@ -310,12 +321,19 @@ impl Pile {
             verdicts.extend(found);
             missing.extend(lacks);
         }
-        sort(&mut verdicts);
+        gpus::newer(&log, &mut verdicts);
+        let (mut first_error, unknown) = self.events.finish();
+        let fails = |it: &Verdict| it.first.is_some() && !causes::rank(it.cause).slows;
+        let has_failed = is_hang || first_error.is_some() || verdicts.iter().any(fails);
+        sort(&mut verdicts, has_failed);
+        if let Some(error) = &mut first_error {
+            error.rank = error.process.as_ref().and_then(|it| rank_of(&log, it));
+        }
         if verdicts.is_empty() && missing.is_empty() {
             missing.extend(self.places.missing());
         }
         if verdicts.is_empty() && missing.is_empty() {
-            missing.push(nothing());
+            missing.push(nothing(&log));
         }
         let tree = self.trees.first.filter(|_| !self.trees.has_links);
         missing.extend(tree.map(|it| no_links(&it)));
@@ -324,17 +342,24 @@ impl Pile {
             verdicts,
             missing,
             waits,
+            first_error,
+            unknown,
         }
     }
 }
 
-/// What to give where nothing is named.
-fn nothing() -> Missing {
+/// What to give where nothing is named: what the inputs lack.
+fn nothing(log: &Log) -> Missing {
+    let log_of_info = "the log of all ranks with NCCL_DEBUG=INFO";
+    let recorders = "all flight recorders of PyTorch (TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1)";
+    let kernel = "the kernel's log of all hosts (`dmesg -T`)";
+    let gives = match log.counts.recognized {
+        0 => format!("{log_of_info}, {recorders}"),
+        _ => format!("{recorders}, {kernel}, and the end of the logs of all ranks"),
+    };
     Missing {
         what: "nothing in these inputs names a cause".to_owned(),
-        how: "run with NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000 \
-              TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give the log and all recorders"
-            .to_owned(),
+        how: format!("give {gives}"),
     }
 }
 

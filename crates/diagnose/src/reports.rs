@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use findings::causes;
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::{consequence, hang};
 use nccl_log::Log;
@@ -37,6 +38,12 @@ pub(crate) fn verdicts(
                 .map(|it| it.rank)
                 .filter(|it| *it != u32::MAX)
                 .collect();
+            // RAS reports ranks and addresses of processes that it does not know any more.
+            let is_beyond = |it: &u32| report.size > 0 && u64::from(*it) >= report.size;
+            if at.iter().any(is_beyond) {
+                verdicts.extend(garbage(input, finding, report.size));
+                continue;
+            }
             at.sort_unstable();
             let who = match at.is_empty() {
                 true => format!("{} processes", finding.ranks.len()),
@@ -73,7 +80,7 @@ pub(crate) fn verdicts(
             let mut hosts: Vec<String> = finding.ranks.iter().map(|it| host(it, log)).collect();
             hosts.sort_unstable();
             hosts.dedup();
-            hosts.retain(|it| !it.is_empty());
+            hosts.retain(|it| !it.is_empty() && it != "0.0.0.0");
             let lines = finding.ranks.iter().take(MOST_LINES).map(|it| {
                 let text = format!("rank {} on {}, process {}", it.rank, it.host, it.process);
                 Line::new(input, (it.line > 0).then_some(it.line), &text)
@@ -97,6 +104,23 @@ pub(crate) fn verdicts(
         how: "run ncclras again after a minute, and give both reports".to_owned(),
     });
     (verdicts, missing)
+}
+
+/// A verdict that blames nobody: a report names ranks that cannot be.
+fn garbage(input: &str, finding: &Finding, size: u64) -> Option<Verdict> {
+    let first = finding.ranks.first()?;
+    let what = format!(
+        "RAS names rank {} of {}, whose communicators have at most {size} ranks: these entries cannot be right.",
+        first.rank, finding.communicator
+    );
+    Some(Verdict {
+        lines: vec![Line::new(
+            input,
+            (first.line > 0).then_some(first.line),
+            &format!("rank {}", first.rank),
+        )],
+        ..Verdict::new(causes::of_id("ras-silent")?, Possible, what)
+    })
 }
 
 /// The host of a rank: by the log, if RAS prints an address and one host of the log has such a

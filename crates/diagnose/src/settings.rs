@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use findings::causes::Certainty::{Likely, Possible};
-use findings::causes::table::{network, nvlink, settings};
+use findings::causes::table::{network, nvlink, settings, start};
 use nccl_log::Log;
 use nccl_log::log::{Communicator, HostFacts};
+use nccl_log::statement::Stage;
 
 use crate::verdict::Verdict;
 
@@ -23,7 +24,44 @@ pub(crate) fn verdicts(log: &Log) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     verdicts.extend(gdr(log).or_else(|| gdr_of_connections(log)));
     verdicts.extend(differing(log));
+    verdicts.extend(networks(log));
     verdicts
+}
+
+/// Hosts that take different networks, so that their ranks cannot connect, if no communicator's
+/// start ended.
+fn networks(log: &Log) -> Option<Verdict> {
+    let members = || log.communicators.iter().flat_map(|it| &it.members);
+    if members().any(|it| it.stage == Some(Stage::Complete)) {
+        return None;
+    }
+    let mut sides: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (host, facts) in &log.hosts {
+        let used = facts.values.get("network").into_iter().flatten();
+        let used: Vec<&String> = used.collect();
+        if let [only] = used[..] {
+            sides.entry(only).or_default().push(host);
+        }
+    }
+    if sides.len() < 2 {
+        return None;
+    }
+    let texts = sides
+        .iter()
+        .take(3)
+        .map(|(network, hosts)| format!("{network} on {}", hosts[0]));
+    let what = format!(
+        "The hosts take different networks, which do not connect to each other: {}.",
+        texts.collect::<Vec<_>>().join(", ")
+    );
+    let fewest = sides.values().min_by_key(|it| it.len())?;
+    let most = sides.values().map(Vec::len).max()?;
+    let hosts = fewest.iter().filter(|_| fewest.len() < most).take(16);
+    Some(Verdict {
+        hosts: hosts.map(|it| (*it).to_owned()).collect(),
+        next: vec!["give all hosts the same plug-in (or none) and the same NICs; compare `Using network` in their logs".to_owned()],
+        ..Verdict::new(&start::NETWORKS_DIFFER, Likely, what)
+    })
 }
 
 /// Why GPUDirect RDMA is not used. Other reasons are not known from the log.

@@ -10,6 +10,7 @@ use records::evidence::ras::Report;
 use records::evidence::watchdog::{Event, Timeout, is_own};
 
 use crate::predict::{Call, Predict};
+use crate::recorders::fingerprints;
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks, sentence};
 
 /// Most events that are kept.
@@ -218,7 +219,7 @@ impl Timeouts {
                 }
                 Event::Mismatch([(one, its), (other, others)]) => {
                     let what = format!("Rank {one} is in {its}; rank {other} is in {others}.");
-                    let mut verdict = Verdict::new(&hang::COLLECTIVE_MISMATCH, Proved, what);
+                    let mut verdict = Verdict::new(fingerprints(its, others), Proved, what);
                     verdict.collective = Some(its.clone());
                     placed(verdict, &[*one, *other], hosts)
                 }

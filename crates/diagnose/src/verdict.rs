@@ -1,6 +1,6 @@
 //! Verdicts.
 
-use findings::causes::{Cause, Certainty, Subject};
+use findings::causes::{self, Cause, Certainty, Subject};
 
 /// Most lines of evidence of a verdict.
 pub(crate) const MOST_LINES: usize = 6;
@@ -16,6 +16,29 @@ pub struct Diagnosis {
     pub missing: Vec<Missing>,
     /// Who waits for whom, by recorders and logs.
     pub waits: Vec<Wait>,
+    /// The first error that no cause explains.
+    pub first_error: Option<FirstError>,
+    /// Warnings of NCCL that are in no table.
+    pub unknown: u64,
+}
+
+/// An error that no cause explains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstError {
+    /// The line.
+    pub line: Line,
+    /// The process that wrote it: its host, its number and its number of the GPU.
+    pub process: Option<(String, u32, Option<u32>)>,
+    /// The process's rank in the largest communicator.
+    pub rank: Option<u32>,
+    /// The file of NCCL and its line.
+    pub place: Option<String>,
+    /// What NCCL does there.
+    pub of_place: Option<&'static str>,
+    /// What the line means and what to do, if the tables have it.
+    pub means: Option<(&'static str, &'static str)>,
+    /// It only passes on a failure that another line should name.
+    pub is_passed_on: bool,
 }
 
 /// Most waits of a diagnosis.
@@ -81,6 +104,8 @@ pub struct Verdict {
     pub lines: Vec<Line>,
     /// What to do.
     pub next: Vec<String>,
+    /// Which of the lines was first, among all inputs; `None`: other evidence than lines.
+    pub(crate) first: Option<u64>,
 }
 
 /// A line of evidence.
@@ -108,6 +133,7 @@ impl Verdict {
             devices: Vec::new(),
             lines: Vec::new(),
             next: vec![cause.advice.to_owned()],
+            first: None,
         }
     }
 }
@@ -123,21 +149,36 @@ impl Line {
     }
 }
 
-/// Orders verdicts, and removes those that others explain.
-pub(crate) fn sort(verdicts: &mut Vec<Verdict>) {
+/// Orders verdicts, and removes those that others explain. `has_failed`: a line tells of a failure
+/// that is not merely slow.
+pub(crate) fn sort(verdicts: &mut Vec<Verdict>, has_failed: bool) {
     let has = |all: &[Verdict], id: &str| all.iter().any(|it| it.cause.id == id);
     if has(verdicts, "nvls-slots") {
         verdicts.retain(|it| it.cause.id != "nvls-bind");
     }
     // What only slows a job explains no failure, nor does a guess.
-    let explains = |it: &Verdict| {
-        let slows = matches!(it.cause.subject, Subject::Settings | Subject::Speed);
-        !slows && !is_consequence(it) && it.certainty == Certainty::Proved
-    };
+    let slows = |it: &Verdict| causes::rank(it.cause).slows;
+    let explains =
+        |it: &Verdict| !slows(it) && !is_consequence(it) && it.certainty == Certainty::Proved;
     if verdicts.iter().any(explains) {
         verdicts.retain(|it| !is_consequence(it));
     }
-    verdicts.sort_by_key(|it| (it.certainty, is_consequence(it)));
+    if has_failed {
+        for it in verdicts.iter_mut().filter(|it| slows(it)) {
+            it.certainty = Certainty::Possible;
+        }
+    }
+    verdicts.sort_by_key(|it| {
+        let rank = causes::rank(it.cause);
+        let is_remark = has_failed && rank.slows;
+        (
+            is_remark,
+            it.certainty,
+            is_consequence(it),
+            rank.row,
+            it.first,
+        )
+    });
 }
 
 fn is_consequence(verdict: &Verdict) -> bool {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use findings::causes::{Cause, Certainty, Scope, Subject};
+use findings::facts::{self, Meaning};
 use records::evidence::{inspector, ras, watchdog};
 
 use crate::parts::Parts;
@@ -23,6 +24,8 @@ enum Seeker {
     Inspector,
     Timings,
     Run,
+    /// The tables of lines.
+    Fact,
     /// A cause's sign, by their places.
     Sign(&'static Cause, usize),
 }
@@ -44,6 +47,8 @@ pub(crate) struct Found {
     pub(crate) inspector: bool,
     pub(crate) timings: bool,
     pub(crate) run: bool,
+    /// It has a word of the tables of lines.
+    pub(crate) fact: bool,
     /// The first cause whose words are in the line.
     pub(crate) cause: Option<(&'static Cause, Certainty)>,
 }
@@ -77,6 +82,10 @@ impl Words {
         for word in runs::WORDS {
             words.push(word);
             seekers.push(Seeker::Run);
+        }
+        for word in facts::words() {
+            words.push(word);
+            seekers.push(Seeker::Fact);
         }
         for cause in findings::causes::all() {
             for (place, sign) in cause.signs.iter().enumerate() {
@@ -117,6 +126,7 @@ impl Words {
                 Some(Seeker::Inspector) => found.inspector = true,
                 Some(Seeker::Timings) => found.timings = true,
                 Some(Seeker::Run) => found.run = true,
+                Some(Seeker::Fact) => found.fact = true,
                 Some(Seeker::Sign(cause, sign)) if place < first => {
                     let Some(sign) = cause.signs.get(*sign) else {
                         continue;
@@ -145,8 +155,10 @@ impl Words {
 /// A cause whose words were in lines.
 #[derive(Debug)]
 pub(crate) struct Hit {
-    cause: &'static Cause,
-    certainty: Certainty,
+    /// What the first of the surest lines means.
+    meaning: Meaning,
+    /// Which line of all inputs was the first; `None`: a listing shows it.
+    first: Option<u64>,
     count: u64,
     lines: Vec<Line>,
     hosts: Vec<String>,
@@ -155,32 +167,44 @@ pub(crate) struct Hit {
 
 /// The causes whose words were in lines.
 #[derive(Debug, Default)]
-pub(crate) struct Hits(Vec<Hit>);
+pub(crate) struct Hits {
+    hits: Vec<Hit>,
+    /// Lines that were noted.
+    added: u64,
+}
 
 impl Hits {
     /// Notes a line of a cause.
     pub(crate) fn add(
         &mut self,
-        (cause, certainty): (&'static Cause, Certainty),
+        meaning: Meaning,
         host: Option<&str>,
         devices: Vec<String>,
         line: Line,
     ) {
-        let place = self.0.iter().position(|it| it.cause == cause);
+        self.added += 1;
+        let place = self
+            .hits
+            .iter()
+            .position(|it| it.meaning.cause == meaning.cause);
         let place = place.unwrap_or_else(|| {
-            self.0.push(Hit {
-                cause,
-                certainty,
+            self.hits.push(Hit {
+                meaning,
+                first: line.number.map(|_| self.added),
                 count: 0,
                 lines: Vec::new(),
                 hosts: Vec::new(),
                 devices: Vec::new(),
             });
-            self.0.len() - 1
+            self.hits.len() - 1
         });
-        let hit = &mut self.0[place];
+        let hit = &mut self.hits[place];
+        // Lines of another certainty say something else.
+        if meaning.certainty < hit.meaning.certainty {
+            hit.meaning = meaning;
+            hit.lines.clear();
+        }
         hit.count += 1;
-        hit.certainty = hit.certainty.min(certainty);
         if hit.lines.len() < MOST_LINES {
             hit.lines.push(line);
         }
@@ -196,14 +220,14 @@ impl Hits {
 
     /// Takes the verdict of a cause whose words count only beside other evidence.
     pub(crate) fn take(&mut self, cause: &Cause) -> Option<Verdict> {
-        let place = self.0.iter().position(|it| it.cause == cause)?;
-        Some(self.0.remove(place).verdict())
+        let place = self.hits.iter().position(|it| it.meaning.cause == cause)?;
+        Some(self.hits.remove(place).verdict())
     }
 
     /// A verdict for each cause.
     pub(crate) fn verdicts(self) -> impl Iterator<Item = Verdict> {
-        let kept = self.0.into_iter();
-        let kept = kept.filter(|it| it.cause.subject != Subject::Harmless);
+        let kept = self.hits.into_iter();
+        let kept = kept.filter(|it| it.meaning.cause.subject != Subject::Harmless);
         kept.map(Hit::verdict)
     }
 }
@@ -214,12 +238,14 @@ impl Hit {
             1 => String::new(),
             count => format!(" ({count} lines say so)"),
         };
-        let what = format!("{}{times}.", sentence(self.cause.means));
+        let what = format!("{}{times}.", sentence(self.meaning.means));
         Verdict {
             hosts: self.hosts,
             devices: self.devices,
             lines: self.lines,
-            ..Verdict::new(self.cause, self.certainty, what)
+            next: vec![self.meaning.advice.to_owned()],
+            first: self.first,
+            ..Verdict::new(self.meaning.cause, self.meaning.certainty, what)
         }
     }
 }
@@ -234,6 +260,7 @@ mod tests {
         words.extend(ras::WORDS);
         words.extend(runs::WORDS);
         words.extend([watchdog::FRAME, inspector::WORD, timings::WORD]);
+        words.extend(facts::words());
         words.extend(
             findings::causes::all()
                 .flat_map(|it| it.signs)

@@ -3,7 +3,7 @@
 //! [`of_document`] checks a file. [`complete`] adds devices to files of cloud vendors; [`guest`]
 //! makes files for virtual machines.
 //!
-//! [`causes`] has what makes jobs hang, fail or slow.
+//! [`causes`] has what makes jobs hang, fail or slow; [`facts`] has the lines that show it.
 //!
 //! In reading order: [`finding`], `document`, `flat`, `places`, `twins`, `virtual_functions`,
 //! `merging`, [`complete`], [`guest`].
@@ -11,6 +11,7 @@
 pub mod causes;
 pub mod complete;
 mod document;
+pub mod facts;
 pub mod finding;
 mod flat;
 pub mod guest;

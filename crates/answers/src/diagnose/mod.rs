@@ -4,7 +4,7 @@
 mod price;
 
 use crate::JsonSchema;
-use diagnose::{Diagnosis, Line, Verdict, Wait};
+use diagnose::{Diagnosis, FirstError, Line, Verdict, Wait};
 use findings::causes::Cause;
 use serde::Serialize;
 
@@ -23,6 +23,44 @@ pub struct DiagnoseReport<'a> {
     /// Who waits for whom, by recorders and logs: a graph, whose circles and ends are where a job
     /// stands still.
     waits: Vec<WaitRow<'a>>,
+    /// The first error that no cause explains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_error: Option<FirstErrorRow<'a>>,
+    /// Warnings of NCCL that no table has.
+    unknown_warnings: u64,
+}
+
+/// An error that no cause explains.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FirstErrorRow<'a> {
+    /// The line.
+    said: LineRow<'a>,
+    /// The host that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    /// The process that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<u32>,
+    /// The process's number of the GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<u32>,
+    /// The process's rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u32>,
+    /// The file of NCCL and its line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<&'a str>,
+    /// What NCCL does there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_place: Option<&'static str>,
+    /// What the line means, if the tables have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    means: Option<&'static str>,
+    /// What to do then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+    /// It only passes on a failure that another line should name.
+    passed_on: bool,
 }
 
 /// A call that some ranks wait in.
@@ -133,6 +171,8 @@ impl<'a> DiagnoseReport<'a> {
             verdicts: diagnosis.verdicts.iter().map(verdict).collect(),
             missing: missing.collect(),
             waits: diagnosis.waits.iter().map(wait).collect(),
+            first_error: diagnosis.first_error.as_ref().map(first_error),
+            unknown_warnings: diagnosis.unknown,
         }
     }
 }
@@ -145,6 +185,21 @@ fn wait(it: &Wait) -> WaitRow<'_> {
         awaited: &it.awaited,
         unknown: &it.unknown,
         next: &it.next,
+    }
+}
+
+fn first_error(it: &FirstError) -> FirstErrorRow<'_> {
+    FirstErrorRow {
+        said: line(&it.line),
+        host: it.process.as_ref().map(|it| it.0.as_str()),
+        process: it.process.as_ref().map(|it| it.1),
+        gpu: it.process.as_ref().and_then(|it| it.2),
+        rank: it.rank,
+        place: it.place.as_deref(),
+        of_place: it.of_place,
+        means: it.means.map(|it| it.0),
+        advice: it.means.map(|it| it.1),
+        passed_on: it.is_passed_on,
     }
 }
 

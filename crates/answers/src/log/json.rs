@@ -441,8 +441,8 @@ fn warning(it: &nccl_log::collect::Warning) -> WarningReport {
         file: it.first.0.clone(),
         line: it.first.1,
         place: it.place.clone(),
-        means: it.cause.map(|it| it.means),
-        advice: it.cause.map(|it| it.advice),
+        means: it.meaning.map(|it| it.means),
+        advice: it.meaning.map(|it| it.advice),
         sources: it.sources.clone(),
     }
 }

@@ -1,7 +1,7 @@
 //! The page of `topo diagnose`.
 
 use diagnose::verdict::ranks;
-use diagnose::{Diagnosis, Verdict};
+use diagnose::{Diagnosis, FirstError, Verdict};
 use findings::causes::{Certainty, Subject};
 
 use crate::render::{Look, count, wrap};
@@ -17,6 +17,13 @@ pub(super) fn page(diagnosis: &Diagnosis, look: Look) -> String {
     }
     if diagnosis.verdicts.is_empty() {
         text.push_str("no verdict: the evidence names no cause\n\n");
+    }
+    // A proved cause explains the first error, or that is none.
+    let is_proved = |it: &Verdict| it.certainty == Certainty::Proved;
+    if let Some(error) = &diagnosis.first_error
+        && !diagnosis.verdicts.iter().any(is_proved)
+    {
+        text.push_str(&unexplained(error, diagnosis.unknown, look));
     }
     if !diagnosis.missing.is_empty() {
         text.push_str(&look.title("Missing", "what would tell more"));
@@ -76,6 +83,43 @@ fn block(verdict: &Verdict, look: Look) -> String {
         text.push_str(&look.field("do", next));
     }
     text.push_str(&look.field("see", &verdict.cause.sources.join("; ")));
+    text
+}
+
+/// The first error that no cause explains, and how many more are in no table.
+fn unexplained(error: &FirstError, unknown: u64, look: Look) -> String {
+    let what = match error.is_passed_on {
+        true => "the first failure in these inputs; no line names its cause",
+        false => "no table has this warning",
+    };
+    let mut text = look.title("First error", what);
+    let number = error
+        .line
+        .number
+        .map_or(String::new(), |it| format!(":{it}"));
+    let line = format!("{}{number}: {}", error.line.input, error.line.text);
+    text.push_str(&look.field("line", &line));
+    let rank = error.rank.map(|it| format!("rank {it}"));
+    let process = error.process.as_ref();
+    let process = process.map(|(host, process, gpu)| {
+        let gpu = gpu.map_or(String::new(), |it| format!(", GPU {it}"));
+        format!("{host}, process {process}{gpu}")
+    });
+    let by: Vec<String> = rank.into_iter().chain(process).collect();
+    if !by.is_empty() {
+        text.push_str(&look.field("by", &by.join(", ")));
+    }
+    if let (Some(place), Some(of_place)) = (&error.place, error.of_place) {
+        text.push_str(&look.field("there", &format!("{place}: {of_place}")));
+    }
+    if let Some((means, advice)) = error.means {
+        text.push_str(&look.field("means", means));
+        text.push_str(&look.field("do", advice));
+    }
+    if unknown > 1 {
+        text.push_str(&look.field("more", &format!("{unknown} warnings that no table has")));
+    }
+    text.push('\n');
     text
 }
 

@@ -2,20 +2,22 @@
 
 use std::io::{BufRead, Result};
 
-use findings::causes::{Cause, Certainty};
+use findings::causes::Subject;
+use findings::facts::Meaning;
 use nccl_log::ParsedLine;
 use nccl_log::batch::{self, LineReader};
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
 use records::Reader;
-use records::evidence::watchdog::{self, Event};
+use records::evidence::watchdog;
 use records::evidence::{inspector, ras};
 
 use super::Pile;
+use crate::events::{self, Event};
 use crate::runs::{self, Run};
 use crate::verdict::Line;
 use crate::words::{Found, Words};
-use crate::{beside, listing, timings};
+use crate::{beside, collectives, listing, timings};
 
 /// What is read of a text so far.
 struct TextReader<'p, 'a> {
@@ -33,19 +35,35 @@ struct TextReader<'p, 'a> {
 }
 
 impl LineReader for TextReader<'_, '_> {
-    type Parsed<'a> = (ParsedLine<'a>, Found);
+    type Parsed<'a> = (ParsedLine<'a>, Found, Vec<Event<'a>>, bool);
 
     fn parse<'a>(line: &'a str, before: &str) -> Self::Parsed<'a> {
         let parsed = ParsedLine::of(line);
         let is_warning = before.trim_end().ends_with("Last error:");
         let found = Words::all().find(line, parsed.head.clone(), is_warning);
-        (parsed, found)
+        let events = Event::all(line, parsed.message(), before, found.fact);
+        let is_limit =
+            before.trim_end().ends_with("ulimit -l") || line.starts_with("max locked memory");
+        (
+            parsed,
+            found,
+            events,
+            is_limit && line.trim_end().ends_with("unlimited"),
+        )
     }
 
-    fn take(&mut self, (parsed, found): Self::Parsed<'_>) {
+    fn take(&mut self, (parsed, found, events, is_unlimited): Self::Parsed<'_>) {
+        self.pile.events.is_unlimited |= is_unlimited;
         self.number += 1;
         let (name, number, line) = (self.name, self.number, parsed.text);
+        let message = parsed.message();
         self.pile.log.line(parsed);
+        if let Some(message) = message.filter(|it| collectives::is_call(it.text))
+            && let Some(process) = events::process(&message)
+        {
+            let calls = &mut self.pile.collectives;
+            calls.add(process, message.text, || Line::new(name, number, line));
+        }
         let place = u32::try_from(number).unwrap_or(u32::MAX);
         let listing = self.listing.as_mut();
         // A matrix that contradicts itself shows nothing.
@@ -59,7 +77,7 @@ impl LineReader for TextReader<'_, '_> {
         };
         let is_event = event
             .as_ref()
-            .is_some_and(|it| !matches!(it, Event::Frame(_)));
+            .is_some_and(|it| !matches!(it, watchdog::Event::Frame(_)));
         self.watchdog |= is_event;
         if let Some(event) = event {
             self.pile.timeouts.add(event, Line::new(name, number, line));
@@ -78,8 +96,23 @@ impl LineReader for TextReader<'_, '_> {
         }
         // One line gives one verdict: what its event says, or what its words mean.
         let slow = found.timings.then(|| timings::cause(line)).flatten();
-        if let Some(cause) = found.cause.or(slow).filter(|_| !is_event) {
-            self.pile.cause(cause, line, &Line::new(name, number, line));
+        if is_event {
+            return;
+        }
+        let by_words = found.cause.or(slow);
+        let mut is_known = false;
+        for event in &events {
+            let of = Line::new(name, number, line);
+            is_known |= event.fact.is_some();
+            if let Some(fact) = self.pile.events.add(event, by_words.is_some(), &of) {
+                let host = event.process().map(|it| it.0);
+                self.pile.meaning(fact.meaning, host, &of);
+            }
+        }
+        if let Some((cause, certainty)) = by_words.filter(|_| !is_known) {
+            let of = Line::new(name, number, line);
+            self.pile
+                .meaning(Meaning::of(cause, certainty), host(line), &of);
         }
     }
 }
@@ -141,11 +174,13 @@ impl Pile {
         Ok((kind_of_text(&kinds, number), true))
     }
 
-    /// Notes a line of a cause.
-    fn cause(&mut self, cause: (&'static Cause, Certainty), line: &str, of: &Line) {
-        for cause in beside::with_others(cause, line) {
-            self.hits
-                .add(cause, host(line).as_deref(), Vec::new(), of.clone());
+    /// Notes a line of a cause, which `host` wrote.
+    fn meaning(&mut self, meaning: Meaning, host: Option<String>, of: &Line) {
+        // Who reports a failure of another one is not at fault.
+        let is_own = !meaning.is_of_peer && meaning.cause.subject != Subject::Consequence;
+        let host = host.filter(|_| is_own);
+        for it in beside::with_others(meaning, &of.text) {
+            self.hits.add(it, host.as_deref(), Vec::new(), of.clone());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Verdicts about ranks that disagree: calls that are not equal, and who is in a group.
 
+use findings::causes::Cause;
 use findings::causes::Certainty::Proved;
 use findings::causes::table::hang;
 
@@ -113,4 +114,27 @@ pub(super) fn group_differs(job: &Job<'_>) -> Option<Verdict> {
         group: Some(job.group_name(usual.0)),
         ..Verdict::new(&hang::GROUP_DIFFERS, Proved, what)
     })
+}
+
+/// What two fingerprints of calls show: a call of one number and function differs in what it moves.
+pub(crate) fn fingerprints(one: &str, other: &str) -> &'static Cause {
+    let field = |text: &str, name: &str| -> String {
+        let rest = text.split_once(name).map_or("", |it| it.1);
+        let end = match rest.starts_with('[') {
+            true => rest.find(']'),
+            false => rest.find(','),
+        };
+        rest[..end.unwrap_or(rest.len())].to_owned()
+    };
+    let is_same = |name: &str| field(one, name) == field(other, name);
+    let is_one_call = one.contains("OpType=") && is_same("SequenceNumber=") && is_same("OpType=");
+    match (
+        is_one_call,
+        is_same("TensorShape="),
+        is_same("TensorDtypes="),
+    ) {
+        (true, false, _) => &hang::SIZE_MISMATCH,
+        (true, true, false) => &hang::TYPE_MISMATCH,
+        _ => &hang::COLLECTIVE_MISMATCH,
+    }
 }

@@ -10,6 +10,8 @@ mod job;
 mod mismatches;
 mod stuck;
 
+pub(crate) use mismatches::fingerprints;
+
 use std::collections::BTreeMap;
 
 use records::evidence::Recorders;

@@ -17,7 +17,7 @@ fn consequences_are_hidden_by_proved_failures_only() {
     let proved = "NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.\n";
     assert_eq!(
         ids(&(closed.clone() + slow)),
-        ["p2p-disabled", "peer-closed"]
+        ["peer-closed", "p2p-disabled"]
     );
     assert_eq!(
         ids(&(closed.clone() + guess)),
@@ -50,7 +50,7 @@ fn words_of_other_programs_are_no_causes() {
     assert!(ids("wandb: Name or service not known\n").is_empty());
     assert!(ids("mlx5_core 0000:4b:00.0: Port module event: module 0, Cable plugged\n").is_empty());
     assert!(ids("NVRM: Xid (PCI:0000:1b:00): 137, pid=7\n").is_empty());
-    let lookup = "[c10d] The IPv6 network addresses of (n1, 29500) cannot be retrieved (gai error: -2 - Name or \
+    let lookup = "[c10d] The IPv4 network addresses of (n1, 29500) cannot be retrieved (gai error: -2 - Name or \
                   service not known).\n";
     assert_eq!(ids(lookup), ["host-unnamed"]);
     let log = |text: &str| format!("n1:7:9 [0] NCCL INFO {text}\n");
@@ -116,4 +116,73 @@ fn listings_show_what_is_possible() {
     assert_eq!(found(&underlined).1[0].0, "no-near-nic");
     let port = "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\t\tRate: 400\n";
     assert_eq!(found(port).1, [("port-down", "mlx5_0: down".to_owned())]);
+}
+
+/// A failure beats its echoes and settings that only slow, and an unknown warning is told.
+#[test]
+fn causes_beat_consequences_and_the_first_error_is_told() {
+    let log = |text: &str| format!("n1:7:9 [0] {text}\n");
+    let unknown = log("init.cc:12 NCCL WARN a new check of ranks failed");
+    let slow = log("NCCL INFO NCCL_P2P_DISABLE set by environment to 1.");
+    let found = diagnosed(&[], &(slow + &unknown));
+    assert_eq!(
+        found.verdicts[0].certainty,
+        findings::causes::Certainty::Possible
+    );
+    let first = found.first_error.unwrap();
+    assert_eq!(
+        (first.line.number, first.place.as_deref()),
+        (Some(2), Some("init.cc:12"))
+    );
+    assert!(first.of_place.is_some() && !first.is_passed_on && found.unknown == 1);
+    // The status of shared memory is stale behind a code of CUDA of the same process.
+    let stale = log("misc/shmutils.cc:103 NCCL WARN Cuda failure 'invalid argument'")
+        + &log(
+            "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9), \
+                error: No space left on device (28)",
+        );
+    assert_eq!(ids(&stale), ["host-register"]);
+    let full = log(
+        "misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-x to 9 bytes, error: No space \
+                    left on device (28)",
+    );
+    assert_eq!(ids(&full), ["shared-memory"]);
+    // Who reports that a peer is gone is not at fault.
+    let peer = log(
+        "x.cc:1 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<5> with status=IBV_WC_RETRY_EXC_ERR(12) \
+                    opcode=IBV_WC_SEND(0)",
+    );
+    let found = diagnosed(&[], &peer).verdicts;
+    assert_eq!(
+        (found[0].cause.id, found[0].hosts.len()),
+        ("completion-timeout", 0)
+    );
+    let limits = "ulimit -l\nunlimited\n".to_owned()
+        + &log(
+            "misc/ibvwrap.cc:217 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+        );
+    assert_eq!(ids(&limits), ["nic-registration"]);
+    assert_eq!(ids(&limits.replace("unlimited", "64")), ["locked-memory"]);
+}
+
+/// Calls that NCCL logs are compared where the ranks of a communicator are known.
+#[test]
+fn logged_calls_of_ranks_are_compared() {
+    let call = |process: u32, count: u32, ranks: u32| {
+        format!(
+            "n1:{process}:{process} [0] NCCL INFO Broadcast: opCount 0 sendbuff 0x1 recvbuff 0x2 count {count} datatype 7 \
+             op 0 root 0 comm 0x{process} [nranks={ranks}] stream 0x5\n"
+        )
+    };
+    let job = |counts: &[u32], ranks: u32| -> String {
+        counts
+            .iter()
+            .zip(1..)
+            .map(|(count, process)| call(process, *count, ranks))
+            .collect()
+    };
+    assert_eq!(ids(&job(&[5, 5, 7], 3)), ["size-mismatch"]);
+    assert!(ids(&job(&[5, 5, 5], 3)).is_empty());
+    // Two communicators of two ranks may do different things.
+    assert!(ids(&job(&[5, 5, 7, 7], 2)).is_empty());
 }

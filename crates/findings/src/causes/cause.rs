@@ -42,6 +42,26 @@ impl Cause {
         unseen: "",
         sources: &[],
     };
+
+    /// A cause of a table of lines: id, subject, title, meaning, advice and what excludes it.
+    pub(crate) fn of_row(row: &'static str) -> Option<Self> {
+        let mut columns = row.split('\t');
+        let id = columns.next().filter(|it| !it.starts_with('#'))?;
+        let word = columns.next()?;
+        let mut subjects = Subject::ALL.into_iter();
+        Some(Self {
+            id,
+            subject: subjects.find(|it| format!("{it:?}").eq_ignore_ascii_case(word))?,
+            title: columns.next()?,
+            means: columns.next()?,
+            advice: columns.next()?,
+            excluded: columns.next()?,
+            versions: "all",
+            proof: "the line, at the first failure of the job",
+            sources: &["crates/findings/src/facts"],
+            ..Self::USUAL
+        })
+    }
 }
 
 /// What a cause is about.

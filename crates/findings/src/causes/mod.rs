@@ -1,26 +1,70 @@
 //! The causes of hangs, failures and slow collectives, as data.
 //!
 //! ```
-//! let text = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152";
-//! let cause = findings::causes::of_warning(text).map(|cause| cause.id);
-//! assert_eq!(cause, Some("nvls-bind"));
+//! assert!(findings::causes::all().any(|it| it.id == "nvls-bind"));
 //! ```
 //!
 //! `topo diagnose --log` explains warnings with this table, `topo doctor` takes titles and advice
 //! from it, and `topo diagnose` names its causes. In reading order: `cause` (a cause and its
-//! signs), `table` (the causes by subject).
+//! signs), `table` (the causes by subject), and those that lines alone show, in
+//! `../facts/causes.tsv`.
 
 mod cause;
 pub mod table;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 pub use cause::{Cause, Certainty, Scope, Sign, Subject};
+
+/// The causes that lines alone show.
+static OF_LINES: LazyLock<Vec<Cause>> = LazyLock::new(|| {
+    let rows = include_str!("../facts/causes.tsv").lines();
+    rows.filter_map(Cause::of_row).collect()
+});
+
+/// Where a cause stands in the order of evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// It only slows a job: it explains no failure.
+    pub slows: bool,
+    /// Its row in the order: a fault of an earlier row explains those of later ones.
+    pub row: usize,
+}
+
+/// The order of evidence: by cause and subject.
+static ORDER: LazyLock<HashMap<&str, Rank>> = LazyLock::new(|| {
+    let rows = include_str!("order.tsv").lines();
+    let rows = rows.filter(|it| !it.starts_with('#')).enumerate();
+    let ranked = rows.flat_map(|(row, text)| {
+        let mut columns = text.split('\t').skip(1);
+        let slows = columns.next() == Some("slows");
+        let names = columns.next().unwrap_or("").split(' ');
+        names.map(move |it| (it, Rank { slows, row }))
+    });
+    ranked.collect()
+});
+
+/// Where a cause stands in the order of evidence.
+pub fn rank(cause: &Cause) -> Rank {
+    let subject = format!("{:?}", cause.subject).to_ascii_lowercase();
+    let own = ORDER.get(cause.id).or_else(|| ORDER.get(subject.as_str()));
+    own.copied().unwrap_or(Rank {
+        slows: false,
+        row: usize::MAX,
+    })
+}
 
 /// All causes: by subject, the narrow ones first.
 pub fn all() -> impl Iterator<Item = &'static Cause> {
-    table::TABLES.iter().copied().flatten().copied()
+    let subjects = Subject::ALL.iter().zip(table::TABLES);
+    subjects.flat_map(|(subject, known)| {
+        let more = OF_LINES.iter().filter(|it| it.subject == *subject);
+        known.iter().copied().chain(more)
+    })
 }
 
-/// The cause that a warning of NCCL shows.
-pub fn of_warning(text: &str) -> Option<&'static Cause> {
-    all().find(|cause| cause.signs.iter().any(|sign| sign.is_in(text)))
+/// The cause of an id.
+pub fn of_id(id: &str) -> Option<&'static Cause> {
+    all().find(|it| it.id == id)
 }

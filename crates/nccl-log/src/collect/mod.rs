@@ -8,7 +8,7 @@ mod take;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Result};
 
-use findings::causes::Cause;
+use findings::facts::{self, Meaning};
 use rustc_hash::FxHashMap;
 
 use crate::batch::{self, LineReader};
@@ -73,8 +73,8 @@ pub struct Warning {
     pub text: String,
     /// Where it is in NCCL's sources.
     pub place: Option<String>,
-    /// Its cause, if it is known.
-    pub cause: Option<&'static Cause>,
+    /// What it means, if that is known.
+    pub meaning: Option<Meaning>,
     /// How many of this kind there are.
     pub count: u64,
     /// The file and line of the first one.
@@ -280,7 +280,7 @@ impl Collector {
         let warning = self.warnings.entry(kind).or_insert_with(|| Warning {
             text: message.text.trim().chars().take(400).collect(),
             place: message.place.map(str::to_owned),
-            cause: findings::causes::of_warning(message.text),
+            meaning: facts::of_warning(message.text, message.place),
             count: 0,
             first: (file.clone(), line),
             sources: Vec::new(),

@@ -45,6 +45,11 @@ impl<'a> ParsedLine<'a> {
             only,
         }
     }
+
+    /// Its message, if it has one alone.
+    pub fn message(&self) -> Option<Message<'a>> {
+        self.only.as_ref().map(|it| it.0)
+    }
 }
 
 /// What a message of a line means.

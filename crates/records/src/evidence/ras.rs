@@ -79,6 +79,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The ranks of all findings.
     pub late: usize,
+    /// The ranks of the largest communicator; 0 where the report does not say.
+    pub size: u64,
 }
 
 /// Reads a report of text by line.
@@ -160,6 +162,8 @@ impl Reader {
             return;
         }
         let count = words[1].parse().unwrap_or(1);
+        let size = words[4].parse().unwrap_or(0);
+        self.report.size = self.report.size.max(size);
         let add = |all: u64| all.saturating_add(count);
         self.report.communicators = add(self.report.communicators);
         if words[6..] == ["RUNNING", "OK"] {

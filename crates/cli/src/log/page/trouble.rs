@@ -92,8 +92,8 @@ pub(super) fn warnings(log: &Log, look: Look) -> String {
             few(&sources)
         );
         body.push_str(&wrap(&text, "  ", "    ", look.width));
-        if let Some(cause) = warning.cause {
-            let text = format!("means: {}. Do: {}", cause.means, cause.advice);
+        if let Some(it) = warning.meaning {
+            let text = format!("means: {}. Do: {}", it.means, it.advice);
             body.push_str(&wrap(&text, "    ", "    ", look.width));
         }
     }

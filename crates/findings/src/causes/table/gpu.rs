@@ -1,7 +1,7 @@
 //! GPUs and their driver.
 
-use crate::causes::Certainty::{Possible, Proved};
-use crate::causes::cause::{nccl, proves, suggests};
+use crate::causes::Certainty::Possible;
+use crate::causes::cause::nccl;
 
 causes! { Gpu;
     MIG {
@@ -21,7 +21,6 @@ causes! { Gpu;
         means: "the host lost the GPU; its rank cannot answer",
         advice: "reboot the host; check power, seat and riser; look for AER lines before it",
         versions: "all",
-        signs: &[proves(&["Xid", "): 79,"]), proves(&["GPU has fallen off the bus"])],
         proof: "the kernel's line",
         excluded: "no such line",
         sources: &["NVIDIA GPU debug guidelines, Xid errors"],
@@ -32,12 +31,6 @@ causes! { Gpu;
         means: "the GPU found errors that it could not correct; processes on it end",
         advice: "reset the GPU so that rows are remapped; replace it if `nvidia-smi -q` says remapping failed",
         versions: "all",
-        signs: &[
-            proves(&["Xid", "): 48,"]),
-            proves(&["Xid", "): 64,"]),
-            proves(&["Xid", "): 94,"]),
-            proves(&["Xid", "): 95,"]),
-        ],
         proof: "the kernel's line",
         excluded: "no such line",
         sources: &["NVIDIA GPU debug guidelines, Xid errors"],
@@ -48,11 +41,6 @@ causes! { Gpu;
         means: "a kernel accessed memory that is not its own; mostly a bug of the program, seldom the GPU",
         advice: "run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; try another GPU to exclude the hardware",
         versions: "all",
-        signs: &[
-            suggests(&["Xid", "): 13,"]),
-            suggests(&["Xid", "): 31,"]),
-            suggests(&["Xid", "): 43,"]),
-        ],
         proof: "compute-sanitizer names the kernel",
         excluded: "it comes only on one GPU",
         sources: &["NVIDIA GPU debug guidelines, Xid errors"],
@@ -63,7 +51,6 @@ causes! { Gpu;
         means: "the driver waits for the GPU's own processor; calls of CUDA hang or fail",
         advice: "reset the GPU; update the driver; collect `nvidia-bug-report.sh` if it comes again",
         versions: "all",
-        signs: &[proves(&["Xid", "): 119,"]), proves(&["Xid", "): 120,"]), nccl(&["GSP", "timeout"], Proved)],
         proof: "the kernel's line",
         excluded: "no such line",
         sources: &["NVIDIA GPU debug guidelines, Xid errors"],

@@ -1,7 +1,6 @@
 //! Ranks that wait for each other.
 
-use crate::causes::Certainty::Likely;
-use crate::causes::cause::{nccl, proves, suggests};
+use crate::causes::cause::{proves, suggests};
 
 causes! { Hang;
     RANK_MISSING {
@@ -171,10 +170,6 @@ causes! { Hang;
         means: "the NIC reported a failed transfer; status 12 is a peer that stopped answering, 5 follows another failure",
         advice: "look for the first such line of the job and check the link, cable and host of its peer",
         versions: "all",
-        signs: &[
-            nccl(&["Got completion", "error"], Likely),
-            nccl(&["Got completion from peer", "status"], Likely),
-        ],
         proof: "the first such line of the job with its peer, and that peer's port counters",
         excluded: "an earlier failure of another rank",
         sources: &["NVIDIA/nccl #1405", "NCCL user guide, troubleshooting"],

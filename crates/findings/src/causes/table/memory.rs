@@ -1,6 +1,6 @@
 //! Memory of GPUs and hosts.
 
-use crate::causes::Certainty::{Likely, Proved};
+use crate::causes::Certainty::Likely;
 use crate::causes::cause::{logged, nccl, proves};
 
 causes! { Memory;
@@ -10,12 +10,6 @@ causes! { Memory;
         means: "the host's memory, or the container's, was full; the kernel ended a rank",
         advice: "give the container more memory; look for loaders that hold copies of the data",
         versions: "all",
-        signs: &[
-            proves(&["Out of memory: Killed process"]),
-            proves(&["Memory cgroup out of memory: Killed process"]),
-            proves(&["oom-kill:constraint="]),
-            nccl(&["OOMKilled"], Proved),
-        ],
         proof: "the kernel's line with the process of a rank",
         excluded: "no such line",
         sources: &["Linux kernel, admin guide, memory"],

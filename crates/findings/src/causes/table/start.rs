@@ -156,11 +156,6 @@ causes! { Start;
         means: "a segment of shared memory could not be made: /dev/shm is full or small, often in a container",
         advice: "start the container with --shm-size=1g or more, or --ipc=host; check /dev/shm on bare metal",
         versions: "all",
-        signs: &[
-            nccl(&["Error while creating shared memory segment"], Proved),
-            nccl(&["/dev/shm"], Likely),
-            nccl(&["No space left on device"], Likely),
-        ],
         proof: "the line, and `df /dev/shm`",
         excluded: "free space in /dev/shm",
         sources: &["NCCL user guide, troubleshooting"],

@@ -1,0 +1,233 @@
+//! Calls that NCCL logs (`NCCL_DEBUG_SUBSYS=COLL`), compared between the ranks of a communicator.
+//!
+//! `Broadcast: opCount 1f sendbuff 0x1 recvbuff 0x2 count 53 datatype 4 op 0 root 0 comm 0x3
+//! [nranks=4] stream 0x5`. The log has no name of a communicator that its ranks share. Ranks of one
+//! communicator are those whose n-th communicator of a size is this one, if there are just as many.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::table::hang;
+use nccl_log::Log;
+
+use crate::events::{Process, rank_of};
+use crate::verdict::{Line, Verdict, ranks, sentence};
+
+/// Most communicators, ranks of all of them, and calls that wait for other ranks.
+const MOST_GROUPS: usize = 256;
+const MOST_MEMBERS: usize = 1 << 14;
+const MOST_CALLS: usize = 1 << 14;
+
+/// Most lines that are compared.
+const MOST_LINES: u32 = 1 << 20;
+
+/// A call: function, count, type, operation, root.
+type Call = [String; 5];
+
+/// The calls of a communicator.
+#[derive(Debug, Default)]
+struct Group {
+    /// By process how many calls it made.
+    members: BTreeMap<Process, u64>,
+    /// By number of the call who made it and how, until all did.
+    calls: BTreeMap<u64, Vec<(Process, Call, Line)>>,
+    /// The first call in which ranks differ.
+    differs: Option<(u64, Vec<(Process, Call, Line)>)>,
+}
+
+/// The calls of all communicators.
+#[derive(Debug, Default)]
+pub(crate) struct Collectives {
+    /// By process the communicators that it uses: address and size.
+    of_process: BTreeMap<Process, Vec<(String, u32)>>,
+    /// By size of a communicator, and its place among those of its size in a process.
+    groups: BTreeMap<(u32, usize), Group>,
+    members: usize,
+    lines: u32,
+}
+
+/// Whether the text of a message is such a line.
+pub(crate) fn is_call(text: &str) -> bool {
+    // No function has a longer name.
+    let colon = text.bytes().take(24).position(|it| it == b':');
+    colon.is_some_and(|at| text[at..].starts_with(": opCount "))
+}
+
+impl Collectives {
+    /// Notes a line. `text`: the message.
+    pub(crate) fn add(&mut self, process: Process, text: &str, line: impl FnOnce() -> Line) {
+        if self.lines >= MOST_LINES {
+            return;
+        }
+        self.lines += 1;
+        let field = |name: &str| {
+            let rest = text.split_once(name)?.1;
+            rest.split([' ', ']']).next()
+        };
+        let read = || {
+            let function = text.split(':').next()?.trim();
+            let number = u64::from_str_radix(field(" opCount ")?, 16).ok()?;
+            let size: u32 = field("[nranks=")?.parse().ok()?;
+            let own = |name| Some(field(name)?.to_owned());
+            let call = [
+                Some(function.to_owned()),
+                own(" count "),
+                own(" datatype "),
+                own(" op "),
+                own(" root "),
+            ];
+            let [
+                Some(function),
+                Some(count),
+                Some(kind),
+                Some(operation),
+                Some(root),
+            ] = call
+            else {
+                return None;
+            };
+            Some((
+                number,
+                size,
+                own(" comm ")?,
+                [function, count, kind, operation, root],
+            ))
+        };
+        let Some((number, size, address, call)) = read() else {
+            return;
+        };
+        // Sends and receives are of two ranks alone.
+        if size < 2 || matches!(call[0].as_str(), "Send" | "Recv") {
+            return;
+        }
+        let own = self.of_process.entry(process.clone()).or_default();
+        let mut alike = own.iter().filter(|it| it.1 == size);
+        let place = match alike.position(|it| it.0 == address) {
+            Some(place) => place,
+            None if self.members < MOST_MEMBERS => {
+                self.members += 1;
+                own.push((address, size));
+                own.iter().filter(|it| it.1 == size).count() - 1
+            }
+            None => return,
+        };
+        if self.groups.len() >= MOST_GROUPS && !self.groups.contains_key(&(size, place)) {
+            return;
+        }
+        let group = self.groups.entry((size, place)).or_default();
+        let last = group.members.entry(process.clone()).or_default();
+        *last = number.max(*last);
+        if group.differs.is_some()
+            || (group.calls.len() >= MOST_CALLS && !group.calls.contains_key(&number))
+        {
+            return;
+        }
+        let calls = group.calls.entry(number).or_default();
+        calls.push((process, call, line()));
+        if calls.len() >= size as usize {
+            let all = group.calls.remove(&number).unwrap_or_default();
+            if all.iter().any(|it| it.1 != all[0].1) {
+                group.differs = Some((number, all));
+            }
+        }
+    }
+
+    /// Verdicts: ranks that make different calls, or fewer if the job hangs.
+    pub(crate) fn verdicts(self, log: &Log, is_hang: bool) -> Vec<Verdict> {
+        // What was left out would look like calls that were never made.
+        let is_hang = is_hang && self.lines < MOST_LINES;
+        let whole = self.groups.into_iter();
+        // With more processes, several communicators are taken for one.
+        let whole = whole.filter(|((size, _), group)| group.members.len() == *size as usize);
+        whole
+            .filter_map(|(_, group)| group.verdict(log, is_hang))
+            .collect()
+    }
+}
+
+impl Group {
+    fn verdict(self, log: &Log, is_hang: bool) -> Option<Verdict> {
+        let of = |all: &[Process]| {
+            let known: BTreeSet<u32> = all.iter().filter_map(|it| rank_of(log, it)).collect();
+            let hosts: BTreeSet<String> = all.iter().map(|it| it.0.clone()).collect();
+            (
+                known.into_iter().collect::<Vec<u32>>(),
+                hosts.into_iter().collect::<Vec<String>>(),
+            )
+        };
+        if let Some((number, all)) = self.differs {
+            let mut sides: BTreeMap<&Call, Vec<usize>> = BTreeMap::new();
+            for (place, (_, call, _)) in all.iter().enumerate() {
+                sides.entry(call).or_default().push(place);
+            }
+            let mut sides: Vec<(&Call, Vec<usize>)> = sides.into_iter().collect();
+            sides.sort_by_key(|it| std::cmp::Reverse(it.1.len()));
+            let [(usual, most), (other, few), ..] = &sides[..] else {
+                return None;
+            };
+            let cause = match (usual[0] == other[0], usual[1] == other[1]) {
+                (false, _) => &hang::COLLECTIVE_MISMATCH,
+                (true, false) => &hang::SIZE_MISMATCH,
+                (true, true) if usual[2] == other[2] => &hang::COLLECTIVE_MISMATCH,
+                (true, true) => &hang::TYPE_MISMATCH,
+            };
+            // Of equally many, nobody knows which are right.
+            let at: Vec<Process> = few.iter().map(|it| all[*it].0.clone()).collect();
+            let (known, hosts) = match few.len() < most.len() {
+                true => of(&at),
+                false => (Vec::new(), Vec::new()),
+            };
+            let say = |[function, count, kind, operation, root]: &Call| {
+                format!("{function} of {count} (type {kind}, operation {operation}, root {root})")
+            };
+            let what = format!(
+                "Call {number} of a communicator of {} ranks is {} on {} of them and {} on {}.",
+                all.len(),
+                say(usual),
+                most.len(),
+                say(other),
+                few.len()
+            );
+            return Some(Verdict {
+                ranks: known,
+                hosts,
+                collective: Some(usual[0].clone()),
+                lines: [most[0], few[0]].map(|it| all[it].2.clone()).to_vec(),
+                ..Verdict::new(cause, Likely, what)
+            });
+        }
+        let most = *self.members.values().max()?;
+        let late: Vec<Process> = self
+            .members
+            .iter()
+            .filter(|it| *it.1 < most)
+            .map(|it| it.0.clone())
+            .collect();
+        // Ranks of a running job are some calls apart; half of them are not late.
+        if !is_hang || late.is_empty() || late.len() * 2 >= self.members.len() + 1 {
+            return None;
+        }
+        let (known, hosts) = of(&late);
+        let who = match known.is_empty() {
+            true => format!("{} processes", late.len()),
+            false => ranks(&known),
+        };
+        let what = format!(
+            "{} made fewer calls than the others, whose last is call {most}.",
+            sentence(&who)
+        );
+        let lines = self
+            .calls
+            .get(&most)
+            .into_iter()
+            .flatten()
+            .take(2)
+            .map(|it| it.2.clone());
+        Some(Verdict {
+            ranks: known,
+            hosts,
+            lines: lines.collect(),
+            ..Verdict::new(&hang::RANK_MISSING, Possible, what)
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Events: what lines say, and who wrote them.
+
+use std::collections::HashMap;
+
+use findings::causes::Subject;
+use findings::facts::{self, Fact, Said, places};
+use nccl_log::Log;
+use nccl_log::log::RankFacts;
+use nccl_log::message::{Level, Message, NoHosts, messages};
+
+use crate::verdict::{FirstError, Line};
+
+/// Most processes whose last code of CUDA is remembered.
+const MOST_PROCESSES: usize = 1 << 14;
+
+/// A line passes an earlier code of its process on within so many lines of its input.
+const NEAR: u64 = 64;
+
+/// A process: its host, its number, and its number of the GPU.
+pub(crate) type Process = (String, u32, Option<u32>);
+
+/// What a line, or a warning of NCCL in it, says.
+#[derive(Debug)]
+pub(crate) struct Event<'a> {
+    /// The row of the tables; `None`: a warning that no table has.
+    pub(crate) fact: Option<&'static Fact>,
+    /// The warning, if it is one with NCCL's head.
+    message: Option<Message<'a>>,
+}
+
+impl<'a> Event<'a> {
+    /// The events of a line. `only`: its message, if it has one; `before`: the line before.
+    /// `has_word`: it has a word of the tables.
+    pub(crate) fn all(
+        line: &'a str,
+        only: Option<Message<'a>>,
+        before: &str,
+        has_word: bool,
+    ) -> Vec<Self> {
+        let mut events = Vec::new();
+        let mut add = |message: Message<'a>| {
+            if message.level == Level::Warn {
+                events.push(Self {
+                    fact: facts::find(&Said::warning(message.text, place_of(line, &message))),
+                    message: Some(message),
+                });
+            }
+        };
+        match only {
+            Some(message) => add(message),
+            None => messages(line, &NoHosts, add),
+        }
+        if !events.is_empty() {
+            return events;
+        }
+        // PyTorch prints the last warning below this line.
+        let is_last_warning = before.trim_end().ends_with("Last error:");
+        let found = match (is_last_warning, has_word) {
+            (true, _) => facts::find(&Said::warning(line, None)),
+            (false, true) => facts::find(&Said::line(line)),
+            (false, false) => None,
+        };
+        events.extend(found.map(|fact| Self {
+            fact: Some(fact),
+            message: None,
+        }));
+        events
+    }
+
+    /// The process that wrote it, if the line says so.
+    pub(crate) fn process(&self) -> Option<Process> {
+        process(&self.message?)
+    }
+}
+
+/// Where a warning is in NCCL's sources, with the function that may follow.
+fn place_of<'a>(line: &'a str, message: &Message<'a>) -> Option<&'a str> {
+    let at = |text: &str| (text.as_ptr() as usize).checked_sub(line.as_ptr() as usize);
+    line.get(at(message.place?)?..at(message.text)?)
+}
+
+/// The process that wrote a message, if it says so.
+pub(crate) fn process(message: &Message<'_>) -> Option<Process> {
+    let source = message.source?;
+    Some((source.host.to_owned(), source.process, source.gpu))
+}
+
+/// What is kept of events.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// By process the input and the line of its last code of CUDA.
+    codes: HashMap<Process, (String, u64)>,
+    /// The first error that no table explains, or that only passes another one on.
+    first: Option<FirstError>,
+    /// Warnings that no table has.
+    unknown: u64,
+    /// A line says that memory may be locked without limit.
+    pub(crate) is_unlimited: bool,
+}
+
+impl Events {
+    /// Notes an event. Returns the row that says what it means; `None`: it means nothing by itself.
+    pub(crate) fn add(
+        &mut self,
+        event: &Event<'_>,
+        is_known: bool,
+        line: &Line,
+    ) -> Option<&'static Fact> {
+        let process = event.process().unwrap_or_default();
+        let number = line.number.unwrap_or(0);
+        let Some(fact) = event.fact else {
+            if event.message.is_some() && !is_known {
+                self.unknown += 1;
+                self.keep(event, None, line);
+            }
+            return None;
+        };
+        let is_near = |(input, at): &(String, u64)| *input == line.input && number <= at + NEAR;
+        if fact.follows_code && self.codes.get(&process).is_some_and(is_near) {
+            return None;
+        }
+        if event
+            .message
+            .is_some_and(|it| it.text.contains("uda failure"))
+            && self.codes.len() < MOST_PROCESSES
+        {
+            self.codes.insert(process, (line.input.clone(), number));
+        }
+        match fact.meaning.cause.subject {
+            Subject::Harmless => None,
+            _ if fact.meaning.cause.id == "earlier-failure" => {
+                self.keep(event, Some(fact), line);
+                None
+            }
+            _ => Some(fact),
+        }
+    }
+
+    /// Keeps the first error; one that no table has is told before one that passes another on.
+    fn keep(&mut self, event: &Event<'_>, fact: Option<&'static Fact>, line: &Line) {
+        let is_better = match &self.first {
+            None => true,
+            Some(first) => fact.is_none() && first.is_passed_on,
+        };
+        if is_better {
+            let place = event.message.and_then(|it| it.place);
+            self.first = Some(FirstError {
+                line: line.clone(),
+                process: event.process(),
+                rank: None,
+                place: place.map(str::to_owned),
+                of_place: place.and_then(places::of),
+                means: fact.map(|it| (it.meaning.means, it.meaning.advice)),
+                is_passed_on: fact.is_some(),
+            });
+        }
+    }
+
+    /// The first error that no cause explains, and the number of warnings that no table has.
+    pub(crate) fn finish(self) -> (Option<FirstError>, u64) {
+        (self.first, self.unknown)
+    }
+}
+
+/// The rank of a process in the largest communicator.
+pub(crate) fn rank_of(log: &Log, (host, process, gpu): &Process) -> Option<u32> {
+    let largest = log.communicators.iter().max_by_key(|it| it.ranks)?;
+    let mut members = largest.members.iter();
+    let is_it = |it: &&RankFacts| it.host == *host && it.process == *process && it.gpu == *gpu;
+    members.find(is_it)?.rank
+}
