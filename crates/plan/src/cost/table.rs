@@ -302,8 +302,9 @@ pub struct CallLimits {
 pub struct RegisteredBuffers {
     /// The job is one node, whose GPUs reach each other's memory.
     pub direct_peers: bool,
-    /// Channels of all-gathers and broadcasts in a ring of nodes of one GPU; absent where ports do
-    /// not reach the buffers directly.
+    /// Channels of all-gathers and broadcasts in a ring of nodes of one GPU, 0 where ports do not
+    /// reach the buffers directly. Absent where a node has several GPUs; and in older plans, for
+    /// which ports always reach them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_gpu_ring: Option<u32>,
     /// Channels of NVLS; absent where it does not reach the buffers: a node has several hosts.

@@ -46,11 +46,17 @@ impl CostTable {
             let registered = job.registered.nvls;
             return registered.map_or(channels, |nvls| nvls.of(collective));
         }
-        if let Some(of_ring) = job.registered.one_gpu_ring
+        let is_alone = job.nodes == job.ranks && job.nodes > 1;
+        if is_alone
             && (algorithm, protocol) == (Algorithm::Ring, Protocol::Simple)
             && matches!(collective, Collective::AllGather | Collective::Broadcast)
         {
-            return of_ring;
+            let [least, most] = job.calls.blocks;
+            let of_ring = job.registered.one_gpu_ring;
+            let of_ring = of_ring.unwrap_or_else(|| 1.min(most).max(least));
+            if of_ring > 0 {
+                return of_ring;
+            }
         }
         let reads_directly = match algorithm {
             Algorithm::Ring => {

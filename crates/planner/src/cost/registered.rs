@@ -35,9 +35,11 @@ pub(super) fn of(
         false => [1, 1],
     };
     let ports = inputs.registered_ports.filter(|_| registers);
+    let of_ring = ports.map_or(0, |ports| ports.min(most).max(least));
+    let is_alone = inputs.nodes == inputs.ranks && inputs.nodes > 1;
     RegisteredBuffers {
         direct_peers: registers && inputs.direct_peers,
-        one_gpu_ring: ports.map(|ports| ports.min(most).max(least)),
+        one_gpu_ring: is_alone.then_some(of_ring),
         nvls: nvls.map(|nvls| channels(nvls, inputs, rules, entries)),
         prefers_nvls: registers && tuning.cta_policy == CtaPolicy::Efficiency && !restricted,
         windows: registers

@@ -2,7 +2,7 @@
 
 use crate::common::equal;
 use plan::cost::{Calls, DataType, NoChoice, OperationChoice, Registration, TunedOperation};
-use plan::{GraphKind, Plan};
+use plan::{GraphKind, Plan, PlanContent};
 use planner::{Error, Job, NcclVersion, Note, Planned, Settings};
 use program::Collective;
 
@@ -56,6 +56,40 @@ fn rings_of_single_gpus_need_gpudirect_rdma() {
             assert!(channels > 1, "{version}, {variable:?}");
         }
     }
+}
+
+/// Plans that were written before they said how many channels such a ring needs are read with one,
+/// which was assumed then.
+#[test]
+fn older_plans_of_single_gpus() {
+    let variables = [
+        ("NCCL_NET_GDR_LEVEL", "LOC"),
+        ("NCCL_ALGO", "Ring"),
+        ("NCCL_PROTO", "Simple"),
+    ];
+    let planned = plan(&equal("gh200", 3), V2_32, &variables).unwrap();
+    let operation = TunedOperation {
+        collective: Collective::AllGather,
+        bytes: 8 << 20,
+        calls: Calls {
+            registration: Registration::Local,
+            ..Calls::ONE
+        },
+    };
+    let channels = |plan: &Plan| {
+        let read = Plan::from_json(&plan.to_json().unwrap()).unwrap();
+        let costs = read.costs.as_ref().unwrap();
+        costs.choose_for(&operation).unwrap().channels
+    };
+    let plan = planned.plan();
+    assert!(channels(plan) > 1);
+    let mut older: PlanContent = (**plan).clone();
+    let registered = &mut older.costs.as_mut().unwrap().job.registered;
+    assert_eq!(registered.one_gpu_ring.take(), Some(0));
+    assert_eq!(channels(&Plan::new(older).unwrap()), 1);
+    // Where nodes have several GPUs it says nothing.
+    let several = self::plan(&equal("dgx-h100", 2), V2_32, &[]).unwrap();
+    assert_eq!(several.costs.job.registered.one_gpu_ring, None);
 }
 
 /// `NCCL_LOCAL_REGISTER=0` registers nothing, nor does 2.28 and newer where the driver copies.
