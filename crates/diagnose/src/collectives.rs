@@ -33,6 +33,9 @@ struct Group {
     calls: BTreeMap<u64, Vec<(Process, Call, Line)>>,
     /// The first call in which ranks differ.
     differs: Option<(u64, Vec<(Process, Call, Line)>)>,
+    /// A process made several calls of one number, as in a group of calls: nobody knows which of
+    /// them belong together.
+    is_repeated: bool,
 }
 
 /// The calls of all communicators.
@@ -123,6 +126,7 @@ impl Collectives {
             return;
         }
         let calls = group.calls.entry(number).or_default();
+        group.is_repeated |= calls.iter().any(|it| it.0 == process);
         calls.push((process, call, line()));
         if calls.len() >= size as usize {
             let all = group.calls.remove(&number).unwrap_or_default();
@@ -138,7 +142,9 @@ impl Collectives {
         let is_hang = is_hang && self.lines < MOST_LINES;
         let whole = self.groups.into_iter();
         // With more processes, several communicators are taken for one.
-        let whole = whole.filter(|((size, _), group)| group.members.len() == *size as usize);
+        let is_whole =
+            |size: u32, group: &Group| !group.is_repeated && group.members.len() == size as usize;
+        let whole = whole.filter(|((size, _), group)| is_whole(*size, group));
         whole
             .filter_map(|(_, group)| group.verdict(log, is_hang))
             .collect()
