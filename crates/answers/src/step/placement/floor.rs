@@ -18,8 +18,9 @@ use crate::step::pricing::{Priced, Pricing};
 const MOST_SHAPES: usize = 2000;
 
 /// The step, µs, than which no order of a class is faster: those that give a communicator the same
-/// GPUs on each of its hosts, its ranks in order. `None` where hosts form NVLink domains, where a group has communicators of
-/// different sizes, or where there are too many forms for a communicator to lie.
+/// GPUs on each of its hosts, its ranks in order. `None` where hosts form NVLink domains, where a
+/// group has communicators of different sizes, or where there are too many forms for a communicator
+/// to lie.
 pub(super) fn floor_us(
     pricing: &mut Pricing<'_>,
     places: &Places,
