@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toporing::communicator::{Code, Fault, Options, PlannedRun, UniqueId};
+use toporing::communicator::{Code, Fault, Options, RunChannels, UniqueId};
 
 /// Most buffers are from `topo_alloc`.
 pub const ALLOCATED: u32 = 2;
@@ -101,7 +101,7 @@ pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
     chosen.host_id = unsafe { text(options.host_id) };
     // SAFETY: as above.
     if let Some(file) = unsafe { text(options.plan) } {
-        let plan = PlannedRun::read(Path::new(&file));
+        let plan = RunChannels::read(Path::new(&file));
         let plan = plan.map_err(|why| Fault::invalid(why.to_string()))?;
         chosen.plan = Some(Arc::new(plan));
     }

@@ -24,15 +24,18 @@ const MOST_LINES: u32 = 1 << 20;
 /// A call: function, count, type, operation, root.
 type Call = [String; 5];
 
+/// Who made a call, how, and the line that says so.
+type Made = (Process, Call, Line);
+
 /// The calls of a communicator.
 #[derive(Debug, Default)]
 struct Group {
     /// By process how many calls it made.
     members: BTreeMap<Process, u64>,
     /// By number of the call who made it and how, until all did.
-    calls: BTreeMap<u64, Vec<(Process, Call, Line)>>,
+    calls: BTreeMap<u64, Vec<Made>>,
     /// The first call in which ranks differ.
-    differs: Option<(u64, Vec<(Process, Call, Line)>)>,
+    differs: Option<(u64, Vec<Made>)>,
     /// A process made several calls of one number, as in a group of calls: nobody knows which of
     /// them belong together.
     is_repeated: bool,
@@ -210,7 +213,7 @@ impl Group {
             .map(|it| it.0.clone())
             .collect();
         // Ranks of a running job are some calls apart; half of them are not late.
-        if !is_hang || late.is_empty() || late.len() * 2 >= self.members.len() + 1 {
+        if !is_hang || late.is_empty() || late.len() * 2 > self.members.len() {
             return None;
         }
         let (known, hosts) = of(&late);

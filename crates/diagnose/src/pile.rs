@@ -261,11 +261,11 @@ impl Pile {
         let is_unlimited = self.events.is_unlimited;
         let beside = Beside::of(&log, self.machine(), is_hang, self.has_efa, is_unlimited);
         let beside = beside::verdicts(&mut self.hits, &beside);
-        let mut verdicts: Vec<Verdict> = self.hits.verdicts().collect();
+        let mut verdicts: Vec<Verdict> = std::mem::take(&mut self.hits).verdicts().collect();
         verdicts.extend(beside);
         verdicts.extend(runs::verdicts(&self.runs));
-        verdicts.extend(self.cliques.verdict(&log));
-        verdicts.extend(self.collectives.verdicts(&log, is_hang));
+        verdicts.extend(std::mem::take(&mut self.cliques).verdict(&log));
+        verdicts.extend(std::mem::take(&mut self.collectives).verdicts(&log, is_hang));
         let mut missing: Vec<Missing> = Vec::new();
         let hosts = settings::hosts(&log);
         let by_recorders = recorders::verdicts(&self.recorders, &hosts, is_hang);
@@ -301,19 +301,7 @@ impl Pile {
             }
         }
         verdicts.extend(settings::verdicts(&log));
-        let bind = verdicts.iter().find(|it| it.cause.id == "nvls-bind");
-        // The fabric manager's faults have codes of their own.
-        let is_fabric = verdicts.iter().any(|it| it.cause.id == "nvls-fabric");
-        let slots = bind.filter(|_| !is_fabric);
-        let slots = slots.and_then(|it| settings::slots(&log, it));
-        verdicts.extend(slots);
-        let is_unreached = |it: &&Verdict| ["port-unreachable", "ib-rails"].contains(&it.cause.id);
-        let unreached = verdicts.iter().find(is_unreached);
-        let trees = unreached.and_then(|it| paths::trees(&log, it));
-        verdicts.extend(trees);
-        if is_hang && self.timeouts.is_first() {
-            verdicts.extend(paths::through_host(&log, self.places.pair(), &verdicts));
-        }
+        self.add_consequences(&mut verdicts, &log, is_hang);
         // They are often given for the sake of prices.
         if verdicts.is_empty() {
             let machine = self.machine.as_ref().map(|it| &it.1);
@@ -344,6 +332,23 @@ impl Pile {
             waits,
             first_error,
             unknown,
+        }
+    }
+
+    /// Adds what follows from verdicts and settings together.
+    fn add_consequences(&self, verdicts: &mut Vec<Verdict>, log: &Log, is_hang: bool) {
+        let bind = verdicts.iter().find(|it| it.cause.id == "nvls-bind");
+        // The fabric manager's faults have codes of their own.
+        let is_fabric = verdicts.iter().any(|it| it.cause.id == "nvls-fabric");
+        let slots = bind.filter(|_| !is_fabric);
+        let slots = slots.and_then(|it| settings::slots(log, it));
+        verdicts.extend(slots);
+        let is_unreached = |it: &&Verdict| ["port-unreachable", "ib-rails"].contains(&it.cause.id);
+        let unreached = verdicts.iter().find(is_unreached);
+        let trees = unreached.and_then(|it| paths::trees(log, it));
+        verdicts.extend(trees);
+        if is_hang && self.timeouts.is_first() {
+            verdicts.extend(paths::through_host(log, self.places.pair(), verdicts));
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use findings::causes;
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::{consequence, hang};
+use findings::causes::{self, Cause, Certainty};
 use nccl_log::Log;
 use records::evidence::ras::{Finding, Rank, Report, Trouble};
 
@@ -53,30 +53,7 @@ pub(crate) fn verdicts(
                 "" => String::new(),
                 name => format!(" of communicator {name}"),
             };
-            let (cause, certainty, what) = match &finding.trouble {
-                Trouble::Behind(operation, launched, usual) => (
-                    &hang::RANK_MISSING,
-                    Likely,
-                    format!(
-                        "RAS: {who}{of} launched {launched} {operation} operations, the others {usual}."
-                    ),
-                ),
-                Trouble::Silent => (
-                    &hang::RANK_SILENT,
-                    Likely,
-                    format!("RAS: {who}{of} do not answer."),
-                ),
-                Trouble::Dead => (
-                    &hang::RANK_SILENT,
-                    Proved,
-                    format!("RAS: {who}{of} are dead."),
-                ),
-                Trouble::Error => (
-                    &consequence::PEER_CLOSED,
-                    Possible,
-                    format!("RAS: {who}{of} report an error."),
-                ),
-            };
+            let (cause, certainty, what) = judged(&finding.trouble, &format!("{who}{of}"));
             let mut hosts: Vec<String> = finding.ranks.iter().map(|it| host(it, log)).collect();
             hosts.sort_unstable();
             hosts.dedup();
@@ -104,6 +81,28 @@ pub(crate) fn verdicts(
         how: "run ncclras again after a minute, and give both reports".to_owned(),
     });
     (verdicts, missing)
+}
+
+/// What a trouble means. `who`: the processes that have it.
+fn judged(trouble: &Trouble, who: &str) -> (&'static Cause, Certainty, String) {
+    match trouble {
+        Trouble::Behind(operation, launched, usual) => (
+            &hang::RANK_MISSING,
+            Likely,
+            format!("RAS: {who} launched {launched} {operation} operations, the others {usual}."),
+        ),
+        Trouble::Silent => (
+            &hang::RANK_SILENT,
+            Likely,
+            format!("RAS: {who} do not answer."),
+        ),
+        Trouble::Dead => (&hang::RANK_SILENT, Proved, format!("RAS: {who} are dead.")),
+        Trouble::Error => (
+            &consequence::PEER_CLOSED,
+            Possible,
+            format!("RAS: {who} report an error."),
+        ),
+    }
 }
 
 /// A verdict that blames nobody: a report names ranks that cannot be.

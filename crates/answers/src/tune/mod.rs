@@ -316,25 +316,7 @@ pub fn tune(question: TuneQuestion) -> Result<TuneReport, TuneError> {
     let own = tuner.candidates(&[]);
     tried.push(tuner.judge_rings(&own, &rings));
     best = tuner.better(best, own.unwrap_or_default());
-    let settings_to_try = tuner.settings_to_try(&mut tried);
-    for round in 0..MOST_SETTINGS {
-        let so_far = best.as_ref().map(|it| it.candidate.settings.clone());
-        let so_far = so_far.unwrap_or_default();
-        for setting in &settings_to_try {
-            if so_far.iter().any(|it| it.name == setting.name) {
-                continue;
-            }
-            let candidates = tuner.candidates(&[&so_far[..], &[*setting]].concat());
-            if round == 0 {
-                tried.push(tuner.judge_setting(setting, &candidates));
-            }
-            best = tuner.better(best, candidates.unwrap_or_default());
-        }
-        let found = best.as_ref().map_or(0, |it| it.candidate.settings.len());
-        if found <= so_far.len() {
-            break;
-        }
-    }
+    best = tuner.with_settings(best, &mut tried);
     let counts = best
         .as_ref()
         .is_some_and(|it| tuner.rating_counts(&it.candidate));
@@ -588,6 +570,30 @@ impl Tuner {
                 Trial::of(what, &links.and(&rated, self.rating_counts(own)))
             }
         }
+    }
+
+    /// The best with up to three settings, each of which is tried alone, too.
+    fn with_settings(&self, mut best: Option<Judged>, tried: &mut Vec<Trial>) -> Option<Judged> {
+        let settings_to_try = self.settings_to_try(tried);
+        for round in 0..MOST_SETTINGS {
+            let so_far = best.as_ref().map(|it| it.candidate.settings.clone());
+            let so_far = so_far.unwrap_or_default();
+            for setting in &settings_to_try {
+                if so_far.iter().any(|it| it.name == setting.name) {
+                    continue;
+                }
+                let candidates = self.candidates(&[&so_far[..], &[*setting]].concat());
+                if round == 0 {
+                    tried.push(self.judge_setting(setting, &candidates));
+                }
+                best = self.better(best, candidates.unwrap_or_default());
+            }
+            let found = best.as_ref().map_or(0, |it| it.candidate.settings.len());
+            if found <= so_far.len() {
+                break;
+            }
+        }
+        best
     }
 
     /// The settings that are tried for this job; the others are noted.
