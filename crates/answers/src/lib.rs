@@ -4,13 +4,13 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
-//! [`device`], [`suggest`], [`names`], [`built_in`], [`head`] (of pages); [`request`] (a job as JSON), [`question`];
-//! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
-//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`],
-//! [`differences`], [`diff`], [`groups`], [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
-//! [`simulate`], [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`];
-//! [`file_question`]; [`report`] (answers as JSON), [`terminal`] (pages that are
-//! text).
+//! [`device`], [`suggest`], [`names`], [`built_in`], [`head`] (of pages); [`request`] (a job as
+//! JSON), [`question`]; the answers: [`overview`], [`cost`], [`communicators`], [`bound`],
+//! [`path`], [`show`], [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`],
+//! [`measured`], [`differences`], [`diff`], [`groups`], [`ring_price`], [`doctor`],
+//! [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`], [`what_if`], [`settings`],
+//! [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`]; [`report`] (answers as JSON),
+//! [`terminal`] (pages that are text).
 
 pub mod assume;
 pub mod better_rings;

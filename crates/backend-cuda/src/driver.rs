@@ -39,7 +39,8 @@ pub struct Options {
     pub compile: bool,
     /// The only kind of memory to share with other processes; `None`: the best available.
     pub memory: Option<MemoryKind>,
-    /// How long the driver may take to load, and then to start; `None`: [`presence::LONGEST_START`].
+    /// How long the driver may take to load, and then to start; `None`:
+    /// [`presence::LONGEST_START`].
     pub longest_start: Option<Duration>,
 }
 

@@ -8,7 +8,6 @@ use anyhow::Context;
 use files::printable;
 
 use crate::hints;
-use crate::linux;
 use crate::output::Output;
 use crate::render::count;
 
@@ -46,7 +45,8 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
             FAILED
         }
     };
-    linux::end_if_abandoned(status);
+    #[cfg(target_os = "linux")]
+    shared_memory::end_if_abandoned(status);
     ExitCode::from(status)
 }
 

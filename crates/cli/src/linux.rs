@@ -8,7 +8,6 @@ pub(crate) use crate::run::calibrate::run as calibrate;
 pub(crate) use crate::run::gpu_test::run as gpu_test;
 pub(crate) use crate::run::run;
 pub(crate) use crate::tune::check::tune_check;
-pub(crate) use shared_memory::end_if_abandoned;
 
 /// Smallest stack on which commands work, bytes.
 const LEAST_STACK: u64 = 1 << 20;

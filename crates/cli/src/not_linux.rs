@@ -20,9 +20,6 @@ pub const fn has_small_stack() -> bool {
     false
 }
 
-/// No command calls a library that may hang.
-pub const fn end_if_abandoned(_: u8) {}
-
 pub fn run(_: &RunArguments, _: &Environment, _: &mut Output) -> Result<()> {
     require("topo run", Need::SharedMemory)
 }

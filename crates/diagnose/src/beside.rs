@@ -74,7 +74,8 @@ pub(crate) fn verdicts(hits: &mut Hits, beside: &Beside<'_>) -> Vec<Verdict> {
     checked.collect()
 }
 
-/// Memory that cannot be registered, unless the limit of locked memory is none: then that is not why.
+/// Memory that cannot be registered, unless the limit of locked memory is none: then that is not
+/// why.
 fn locked(beside: &Beside<'_>, verdict: Verdict) -> Option<Verdict> {
     if !beside.is_unlimited {
         return Some(verdict);

@@ -131,8 +131,8 @@ fn unwrapped(line: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// The text of a field of a JSON object, without escapes and the end of the line. A text that is cut
-/// ends where the line does.
+/// The text of a field of a JSON object, without escapes and the end of the line. A text that is
+/// cut ends where the line does.
 fn field_of(line: &str, field: &str) -> Option<String> {
     let key = format!("\"{field}\"");
     let rest = line.split_once(&key)?.1.trim_start().strip_prefix(':')?;

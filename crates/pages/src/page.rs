@@ -34,7 +34,7 @@ pub struct Page {
 /// A line of a page's head.
 #[derive(Debug, Clone, Serialize)]
 pub struct Field {
-    /// Its name; empty where it goes on with the field before.
+    /// Its name; empty where it continues the field before.
     pub name: String,
     /// Its value.
     pub value: String,

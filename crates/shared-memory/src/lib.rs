@@ -11,8 +11,8 @@
 //!
 //! In reading order: [`mapping`] with its [`limits`], [`arena`], [`segment`], [`fifo`], [`signal`],
 //! [`buffer_table`], [`tag_table`], [`bell`] with its [`alarms`], [`yielder`], [`wait`],
-//! [`process_memory`], [`hung`], [`error`]. Only the module `sync` differs when the model checker loom looks
-//! for a wrong memory order (`cargo xtask loom`).
+//! [`process_memory`], [`hung`], [`error`]. Only the module `sync` differs when the model checker
+//! loom looks for a wrong memory order (`cargo xtask loom`).
 //!
 //! ```
 //! use shared_memory::fifo::{LowLatency, Receiver, Sender};

@@ -71,7 +71,8 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
 fn is_library(file: &str) -> bool {
     let name = file.strip_prefix("crates/");
     let name = name.and_then(|it| it.split_once("/src/")).map(|it| it.0);
-    name.is_some_and(|it| !words::DOORS.contains(&it))
+    let is_page = file.ends_with("/page.rs") || file.contains("/terminal/");
+    name.is_some_and(|it| !words::DOORS.contains(&it)) && !is_page
 }
 
 /// Checks the sources of one crate.

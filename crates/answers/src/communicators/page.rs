@@ -1,4 +1,4 @@
-//! What communicators take, as a page.
+//! The memory of communicators as a page.
 
 use pages::numbers::count;
 use pages::{Page, Section, Table, row};

@@ -156,8 +156,8 @@ impl ExpectReport {
         let size = |collective, size: SizeCosts| {
             let choice = size.choice?;
             let predicted = (size.bytes, choice.bus_bandwidth_gbps?);
-            let way = (collective, choice.algorithm);
-            let expected = Expected::of(&job.costs.job, way, predicted);
+            let pair = (collective, choice.algorithm);
+            let expected = Expected::of(&job.costs.job, pair, predicted);
             Some(SizeExpectation {
                 bytes: size.bytes,
                 algorithm: choice.algorithm,

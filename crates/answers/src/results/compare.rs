@@ -6,13 +6,13 @@ use plan::cost::{Calls, TunedOperation};
 use program::{Collective, Reduction};
 use records::results::ladder::{Choice, ComparedRow, Step, steps};
 use records::results::published::Expected;
-use records::results::shortfall::{Shortfall, below_floors, find};
+use records::results::shortfall::{Kind, Shortfall, below_floors, find};
 use records::results::values::Tool;
 use records::results::{Row, Table};
 use serde::Serialize;
 
-use super::jobs::PricedJob;
-use super::likely::Miss;
+use super::jobs::{Jobs, PricedJob};
+use super::likely::{Miss, PlantedFaults};
 use super::read::LoggedChoices;
 use crate::JsonSchema;
 use crate::report::as_text;
@@ -223,8 +223,8 @@ fn predict(
         let time = job.choosing.time_us(&operation, choice).map(f64::from);
         let bus = time.map(|time| compared.bus_gbps * compared.measured_us / time);
         let bus = bus.filter(|it| it.is_finite());
-        let way = (collective, choice.0);
-        let expected = bus.and_then(|bus| Expected::of(&job.choosing.job, way, (row.bytes, bus)));
+        let pair = (collective, choice.0);
+        let expected = bus.and_then(|bus| Expected::of(&job.choosing.job, pair, (row.bytes, bus)));
         compared.expected_gbps = expected.map(|it| it.bus_gbps);
         compared.floor_gbps = expected.map(|it| it.floor_gbps());
         compared.like = expected.map(|it| it.run.name);
@@ -245,5 +245,24 @@ fn operation(row: &Row, collective: Collective) -> TunedOperation {
             ..Calls::ONE
         },
         ..TunedOperation::new(collective, row.bytes)
+    }
+}
+
+impl Jobs {
+    /// The sizes of a table below their floors, with likely causes.
+    pub(super) fn misses(&mut self, table: &ComparedTable) -> Vec<Miss> {
+        let is_below = table
+            .shortfalls
+            .iter()
+            .any(|it| it.kind == Kind::BelowFloor);
+        let Some(priced) = table.job.and_then(|at| self.all.get_mut(at)) else {
+            return Vec::new();
+        };
+        let (Some(planned), Some(job), true) = (&priced.planned, &priced.job, is_below) else {
+            return Vec::new();
+        };
+        let planted = || PlantedFaults::of(job, planned);
+        let faults = priced.faults.get_or_insert_with(planted);
+        faults.misses(table, &priced.choosing, &planned.settings.in_force)
     }
 }

@@ -8,11 +8,9 @@ use planner::cost;
 use planner::{Job, NcclVersion, Planned, Settings};
 use program::Collective;
 use records::results::Table;
-use records::results::shortfall::Kind;
 use topology::xml::Document;
 
-use super::compare::ComparedTable;
-use super::likely::{Miss, PlantedFaults};
+use super::likely::PlantedFaults;
 use super::read::{LoggedFacts, ReadTable};
 use super::{Against, Notes, ResultsError, ResultsQuestion};
 use crate::assume;
@@ -91,23 +89,6 @@ impl Jobs {
             job.bounds.entry(collective).or_insert_with(bound);
         }
         Ok(Some(at))
-    }
-
-    /// The sizes of a table below their floors, with likely causes.
-    pub(super) fn misses(&mut self, table: &ComparedTable) -> Vec<Miss> {
-        let is_below = table
-            .shortfalls
-            .iter()
-            .any(|it| it.kind == Kind::BelowFloor);
-        let Some(priced) = table.job.and_then(|at| self.all.get_mut(at)) else {
-            return Vec::new();
-        };
-        let (Some(planned), Some(job), true) = (&priced.planned, &priced.job, is_below) else {
-            return Vec::new();
-        };
-        let planted = || PlantedFaults::of(job, planned);
-        let faults = priced.faults.get_or_insert_with(planted);
-        faults.misses(table, &priced.choosing, &planned.settings.in_force)
     }
 
     fn saved(&mut self, name: &str, plan: &Plan) -> Result<usize, ResultsError> {

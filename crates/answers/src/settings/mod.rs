@@ -2,23 +2,20 @@
 //! here, and other readings in other versions. Each is found by planning without it.
 
 mod page;
+mod report;
 mod verdict;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use pages::Page;
 use plan::{Plan, Setting, compare};
 use planner::memory::MemorySettings;
 use planner::settings::{SettingEffect, effect, number, since};
 use planner::{Job, NcclVersion, Settings};
 use program::Collective;
-use serde::Serialize;
 
-use crate::JsonSchema;
-use crate::report::Report;
-
+pub use report::{SettingFinding, SettingsReport};
 pub use verdict::Verdict;
 
 /// Sizes for which choices are compared, bytes.
@@ -47,44 +44,6 @@ const RESTRICTING: [&str; 3] = ["NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL"];
 
 /// A variable and its value.
 pub type Variable = (String, String);
-
-/// A finding about a setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct SettingFinding {
-    /// The variables, most often one.
-    pub names: Vec<String>,
-    /// Its effect.
-    pub verdict: Verdict,
-    /// The same in a sentence.
-    pub text: String,
-}
-
-/// The effects of a job's settings.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct SettingsReport {
-    /// Names of the machines.
-    pub name: String,
-    /// The version of NCCL.
-    pub nccl: String,
-    /// The settings that were given.
-    pub given: Vec<Setting>,
-    /// No finding is a fault.
-    pub fine: bool,
-    /// The findings, the worst first.
-    pub findings: Vec<SettingFinding>,
-    /// Plans that were made.
-    #[serde(skip)]
-    pub plans: usize,
-}
-
-impl Report for SettingsReport {
-    const FORMAT: &'static str = "topo-settings";
-    const VERSION: u32 = 1;
-
-    fn as_page(&self) -> Option<Page> {
-        Some(self.page())
-    }
-}
 
 /// A job under some of its settings.
 struct Checker<'a> {

@@ -203,7 +203,8 @@ static void transfers(void) {
     CHECK(topo_comm_destroy(comm));
 }
 
-/* When another thread aborts a call: before it begins; once it has begun; once it has sent and waits. */
+/* When another thread aborts a call: before it begins; once it has begun; once it has sent and
+   waits. */
 enum moment { BEFORE, BEGUN, WAITING };
 struct abort {
     topo_comm *comm;

@@ -88,8 +88,8 @@ pub(super) struct Redaction {
     /// Names of hosts and users and serial numbers, in small letters, with the first word of what
     /// replaces them.
     names: BTreeMap<String, &'static str>,
-    /// Names of hosts that are usual words for devices, too, as they were written: `gpu1` is a host,
-    /// and `GPU1` is not.
+    /// Names of hosts that are usual words for devices, too, as they were written: `gpu1` is a
+    /// host, and `GPU1` is not.
     written: BTreeSet<String>,
     /// Names of hosts without the number at their end: of those that no device has, and of all.
     stems: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Which versions of NCCL have code for which GPUs.
+//! Versions of NCCL and the GPUs for which they have code.
 
 /// Whether packages of a version, such as `2.26.2+cuda12.2`, have no code for a GPU of this name.
 pub fn is_older(label: &str, name: &str) -> bool {

@@ -1,5 +1,5 @@
-//! What lines of logs mean, as data: NCCL's warnings, codes of CUDA, statuses of InfiniBand, Xids,
-//! and lines of PyTorch, launchers, kernels and drivers.
+//! The meaning of lines of logs, as data: NCCL's warnings, codes of CUDA, statuses of InfiniBand,
+//! Xids, and lines of PyTorch, launchers, kernels and drivers.
 //!
 //! ```
 //! use findings::facts::{Said, find};
@@ -10,9 +10,9 @@
 //! A row of the tables (`*.tsv` beside this file) has six columns: the id of its cause; how sure it
 //! is (`after`: a line that only passes on an earlier code of CUDA of its process; `peer`: the
 //! other side is at fault); where it counts (`*`: warnings of NCCL, `-`: all lines, else warnings
-//! of files of NCCL whose names begin so, in the function behind a space); the pattern; what it means; what to do. In a pattern
-//! `{}` is any text and `{#}` a number; `=cuda 401`, `=wc 12` and `=xid 79` are codes, and words
-//! behind them must be in the line, too.
+//! of files of NCCL whose names begin so, in the function behind a space); the pattern; what it
+//! means; what to do. In a pattern `{}` is any text and `{#}` a number; `=cuda 401`, `=wc 12` and
+//! `=xid 79` are codes, and words behind them must be in the line, too.
 
 mod codes;
 pub mod gpus;

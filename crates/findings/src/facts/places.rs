@@ -1,4 +1,4 @@
-//! What NCCL does in its source files.
+//! The work of NCCL's source files.
 
 /// What NCCL does at a place `FILE:LINE` of its sources, by the longest beginning of the file that
 /// the table has.

@@ -77,7 +77,10 @@ fn choices_carry_what_a_report_needs() {
     assert!((algorithm - f64::from(1 << 30) / time / 1000.0).abs() < 0.01);
     assert!((bus / algorithm - 1.75).abs() < 1e-12);
     let second = choice.runner_up.expect("there are others");
-    assert_eq!((second.algorithm, second.protocol), (Algorithm::Ring, Protocol::Simple));
+    assert_eq!(
+        (second.algorithm, second.protocol),
+        (Algorithm::Ring, Protocol::Simple)
+    );
     assert!(second.time_us > f64::from(choice.time_us));
     assert_eq!((choice.channels, choice.warps), (16, 20));
 }

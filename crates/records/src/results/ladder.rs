@@ -48,7 +48,7 @@ pub struct ComparedRow {
     /// The least of a healthy machine, GB/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_gbps: Option<f64>,
-    /// The published run by which that is expected.
+    /// The published run from which that comes.
     #[serde(skip)]
     pub like: Option<&'static str>,
 }
