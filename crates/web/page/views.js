@@ -92,8 +92,12 @@ async function pageView(view, ask) {
   const { page } = await question({ ask });
   view.append(...page.fields.filter((it) => it.name === "answer").map((it) => element("p", {}, it.value)), ...sections(page));
 }
-const expectView = (view) => pageView(view, "expect");
-const tuneView = (view) => pageView(view, "tune");
+async function expectView(view) {
+  await pageView(view, "expect");
+}
+async function tuneView(view) {
+  await pageView(view, "tune");
+}
 const milliseconds = (us) => us / 1e3;
 // The communicators of a group, and how they lie: those that most are like, and how many others
 // there are.

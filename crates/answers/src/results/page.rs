@@ -26,13 +26,16 @@ const SHOWN_CAUSES: usize = 4;
 const ADVISED: usize = 2;
 
 impl ResultsReport {
-    /// A page for each table; the last one ends with the fit.
-    pub fn pages(&self) -> Vec<Page> {
-        let mut pages: Vec<Page> = self.tables.iter().map(ComparedTable::page).collect();
-        if let (Some(page), Some(fit)) = (pages.last_mut(), &self.fit) {
-            fit.section(page);
-        }
-        pages
+    /// A page for each table, made when it is asked for; the last one ends with the fit.
+    pub fn pages(&self) -> impl Iterator<Item = Page> + '_ {
+        self.tables.iter().enumerate().map(|(at, table)| {
+            let mut page = table.page();
+            let is_last = at + 1 == self.tables.len();
+            if let Some(fit) = self.fit.as_ref().filter(|_| is_last) {
+                fit.section(&mut page);
+            }
+            page
+        })
     }
 }
 

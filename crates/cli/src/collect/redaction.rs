@@ -296,8 +296,9 @@ impl Redaction {
             let name = text[..*end].to_ascii_lowercase();
             let stem = name.trim_end_matches(|it: char| it.is_ascii_digit());
             let kind = self.names.get(&name).copied();
-            let is_other =
-                |_: &&str| names::is_common(&name) && !self.written.contains(&text[..*end]);
+            let is_other = |kind: &&str| {
+                *kind == "host" && names::is_common(&name) && !self.written.contains(&text[..*end])
+            };
             let kind = kind.filter(|it| !is_other(it));
             let is_of_kin = stem.len() < name.len() && self.stems.contains(stem);
             let is_dashed = !name.contains(['.', ':']) && forms::has_dashed_address(&name);

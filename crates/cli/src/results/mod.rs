@@ -8,7 +8,6 @@ use answers::results::fit::Fit;
 use answers::results::{Against, NamedFit, Notes, ResultsError, ResultsQuestion, results};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow, bail};
-use pages::Page;
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::results::ResultsArguments;
@@ -92,9 +91,14 @@ pub(crate) fn run(
     }
     output.text = match arguments.form.format() {
         TextOrJson::Text => {
-            let text = |page: &Page| page.text(environment.look());
-            let pages: Vec<String> = results.pages().iter().map(text).collect();
-            pages.join("\n")
+            let mut text = String::new();
+            for page in results.pages() {
+                if !text.is_empty() {
+                    text.push('\n');
+                }
+                text.push_str(&page.text(environment.look()));
+            }
+            text
         }
         TextOrJson::Json => report::json(&results)?,
     };

@@ -1,12 +1,14 @@
 //! Registered buffers, types that versions refuse, and ports that versions lack.
 
+use std::collections::BTreeSet;
+
 use crate::common::equal;
 use plan::cost::{Calls, DataType, NoChoice, OperationChoice, Registration, TunedOperation};
-use plan::{GraphKind, Plan, PlanContent};
+use plan::{Connection, GraphKind, Plan, PlanContent};
 use planner::{Error, Job, NcclVersion, Note, Planned, Settings};
 use program::Collective;
 
-use NcclVersion::{V2_27, V2_28, V2_30, V2_31, V2_32};
+use NcclVersion::{V2_27, V2_28, V2_29, V2_30, V2_31, V2_32};
 
 fn plan(job: &Job, version: NcclVersion, variables: &[(&str, &str)]) -> Result<Planned, Error> {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -169,4 +171,44 @@ fn hosts_without_ports_are_refused() {
             "{version}: {error}"
         );
     }
+}
+
+/// The fallback ring of one host leaves through the ports nearest to its first and last GPU from
+/// 2.29 on; before, through port 0, which was merged with others here. So do
+/// the binaries of 2.29.7 and 2.32.3.
+#[test]
+fn fallback_rings_of_one_host_take_near_ports() {
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../topologies/random-00162/topology.xml"
+    ))
+    .unwrap();
+    // Paths over the CPUs are too slow for any ring of such GPUs.
+    let text = text.replace(" sm=\"75\"", " sm=\"120\"");
+    let document = topology::xml::parse("faster GPUs", text.as_bytes()).unwrap();
+    let job = Job::hosts(document, 1);
+    for version in [V2_29, V2_32] {
+        let planned = plan(&job, version, &[]).unwrap();
+        let expansion = &planned.job.expansion;
+        let ranks = planned.plan().rank_count() as u32;
+        let neighbors = (0..ranks).map(|rank| (rank, expansion.ring_place(rank, 0).unwrap().next));
+        let ports = neighbors.filter_map(|(rank, next)| {
+            match expansion
+                .connection(rank, next, GraphKind::Ring, 0)
+                .unwrap()
+            {
+                Connection::Network {
+                    sender, receiver, ..
+                } => Some([sender.net, receiver.net]),
+                _ => None,
+            }
+        });
+        let ports: BTreeSet<[i64; 2]> = ports.collect();
+        assert_eq!(ports, BTreeSet::from([[11, 11]]), "{version}");
+    }
+    let refused = plan(&job, V2_28, &[]).err();
+    assert!(
+        matches!(refused, Some(Error::NoFirstPort { .. })),
+        "{refused:?}"
+    );
 }
