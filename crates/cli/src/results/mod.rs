@@ -5,7 +5,9 @@ mod input;
 use std::path::Path;
 
 use answers::results::fit::Fit;
-use answers::results::{Against, NamedFit, Notes, ResultsError, ResultsQuestion, results};
+use answers::results::{
+    Against, NamedFit, Notes, ResultsError, ResultsQuestion, ResultsReport, results,
+};
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -14,6 +16,7 @@ use crate::arguments::results::ResultsArguments;
 use crate::environment::Environment;
 use crate::output::{self, Output};
 use crate::progress::Progress;
+use crate::render::Look;
 use crate::{complete, cost, job};
 
 pub(crate) fn run(
@@ -90,19 +93,22 @@ pub(crate) fn run(
         ));
     }
     output.text = match arguments.form.format() {
-        TextOrJson::Text => {
-            let mut text = String::new();
-            for page in results.pages() {
-                if !text.is_empty() {
-                    text.push('\n');
-                }
-                text.push_str(&page.text(environment.look()));
-            }
-            text
-        }
+        TextOrJson::Text => pages(&results, environment.look()),
         TextOrJson::Json => report::json(&results)?,
     };
     Ok(())
+}
+
+/// The pages of all tables, one after the other, so that only one is held.
+fn pages(results: &ResultsReport, look: Look) -> String {
+    let mut text = String::new();
+    for page in results.pages() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&page.text(look));
+    }
+    text
 }
 
 fn against(arguments: &ResultsArguments, output: &mut Output) -> Result<Against> {
