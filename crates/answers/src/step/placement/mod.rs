@@ -2,7 +2,7 @@
 //!
 //! Orders that keep the ranks of one group together, then those of the next, are priced for every
 //! order of groups; then two GPUs of every host are exchanged as long as that helps. In reading
-//! order: this file, `candidates` (orders by groups), [`floor`] (what no order is faster than),
+//! order: this file, `candidates` (orders by groups), `floor` (what no order is faster than),
 //! [`launch`] (files of launchers), `page`.
 
 mod candidates;
