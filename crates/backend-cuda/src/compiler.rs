@@ -269,10 +269,7 @@ mod tests {
         let built = compiler
             .args(["-shared", "-fPIC", "-o"])
             .args([&library, &source]);
-        if !built.status().is_ok_and(|it| it.success()) {
-            println!("not run: there is no C compiler");
-            return;
-        }
+        assert!(built.status().unwrap().success(), "the C compiler");
         let compiler = Compiler::open(Some(&library)).unwrap();
         let longest = Duration::from_millis(10);
         let compiled = compiler.compile_within(longest, "a.cu", String::new(), Vec::new());
