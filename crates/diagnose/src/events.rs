@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use findings::causes::Subject;
-use findings::facts::{self, Fact, Said, places};
+use findings::facts::{self, Fact, Said, Who, places};
 use nccl_log::Log;
 use nccl_log::log::RankFacts;
 use nccl_log::message::{Level, Message, NoHosts, messages};
@@ -18,6 +18,25 @@ const NEAR: u64 = 64;
 
 /// A process: its host, its number, and its number of the GPU.
 pub(crate) type Process = (String, u32, Option<u32>);
+
+/// Who is at fault, by a line.
+#[derive(Debug, Default)]
+pub(crate) struct At {
+    pub(crate) process: Option<Process>,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) ranks: Vec<u32>,
+}
+
+impl At {
+    /// A process and its host.
+    pub(crate) fn of(process: Option<Process>) -> Self {
+        Self {
+            hosts: process.iter().map(|it| it.0.clone()).collect(),
+            process,
+            ranks: Vec::new(),
+        }
+    }
+}
 
 /// What a line, or a warning of NCCL in it, says.
 #[derive(Debug)]
@@ -70,6 +89,26 @@ impl<'a> Event<'a> {
     /// The process that wrote it, if the line says so.
     pub(crate) fn process(&self) -> Option<Process> {
         process(&self.message?)
+    }
+
+    /// Who is at fault by its row: who wrote it, unless that is the other side, and whom it names.
+    pub(crate) fn at(&self, fact: &Fact, line: &str) -> At {
+        let is_own = !fact.meaning.is_of_peer;
+        let mut at = At::of(self.process().filter(|_| is_own));
+        if fact.is_of_pair {
+            at.process = None;
+        }
+        for (who, word) in fact.named(self.message.map_or(line, |it| it.text)) {
+            match who {
+                Who::Rank => at.ranks.extend(word.parse::<u32>()),
+                Who::Ranks => {
+                    let numbers = word.split(|it: char| !it.is_ascii_digit());
+                    at.ranks.extend(numbers.flat_map(str::parse::<u32>));
+                }
+                Who::Host => at.hosts.push(word.to_owned()),
+            }
+        }
+        at
     }
 }
 

@@ -9,6 +9,7 @@ use plan::GraphKind;
 use plan::nccl_graph::{GpuAddress, GraphFile};
 use topology::xml::{Document, Element, Tag};
 
+use crate::events::At;
 use crate::verdict::{Line, Missing, Verdict};
 use crate::words::Hits;
 
@@ -45,8 +46,12 @@ impl MachineFiles {
             let certainty = if is_sure { Likely } else { Possible };
             let text = format!("{}: {}, expected {}", it.device(), it.seen, it.expected);
             let line = Line::new(name, None, &text);
-            self.hits
-                .add(Meaning::of(cause, certainty), None, it.devices, line);
+            self.hits.add(
+                Meaning::of(cause, certainty),
+                &At::default(),
+                it.devices,
+                line,
+            );
         }
         if !others.is_empty() && self.others.is_none() {
             self.others = Some((name.to_owned(), others));

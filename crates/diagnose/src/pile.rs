@@ -15,7 +15,7 @@ use topology::xml::{Document, Limits};
 use crate::beside::{self, Beside};
 use crate::cliques::Cliques;
 use crate::collectives::Collectives;
-use crate::events::{Events, rank_of};
+use crate::events::{At, Events, rank_of};
 use crate::late::Late;
 use crate::listing::Places;
 use crate::machine_files::MachineFiles;
@@ -232,7 +232,7 @@ impl Pile {
         for it in listing::shown(name, facts) {
             let line = Line::new(name, None, &it.text);
             let meaning = Meaning::of(it.cause, it.certainty);
-            self.hits.add(meaning, None, it.devices, line);
+            self.hits.add(meaning, &At::default(), it.devices, line);
         }
         self.places.add(name, facts);
         for gpu in &facts.conditions {
@@ -254,7 +254,7 @@ impl Pile {
     pub fn finish(mut self, predict: &dyn Predict) -> Diagnosis {
         for (it, line) in self.places.shown() {
             let meaning = Meaning::of(it.cause, it.certainty);
-            self.hits.add(meaning, None, it.devices, line);
+            self.hits.add(meaning, &At::default(), it.devices, line);
         }
         let log: Log = std::mem::take(&mut self.log).finish();
         let is_hang = !self.timeouts.is_empty();
@@ -316,6 +316,9 @@ impl Pile {
         sort(&mut verdicts, has_failed);
         if let Some(error) = &mut first_error {
             error.rank = error.process.as_ref().and_then(|it| rank_of(&log, it));
+        }
+        for it in &mut verdicts {
+            it.name_ranks(&log);
         }
         if verdicts.is_empty() && missing.is_empty() {
             missing.extend(self.places.missing());

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use findings::causes::Certainty::{Likely, Possible};
+use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::{network, nvlink, settings, start};
 use nccl_log::Log;
 use nccl_log::log::{Communicator, HostFacts};
 use nccl_log::statement::Stage;
 
-use crate::verdict::Verdict;
+use crate::verdict::{Verdict, ranks};
 
 /// The host of each rank, by the largest communicator.
 pub(crate) fn hosts(log: &Log) -> BTreeMap<u32, String> {
@@ -23,45 +23,116 @@ pub(crate) fn hosts(log: &Log) -> BTreeMap<u32, String> {
 pub(crate) fn verdicts(log: &Log) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     verdicts.extend(gdr(log).or_else(|| gdr_of_connections(log)));
-    verdicts.extend(differing(log));
+    verdicts.extend(differing(log).or_else(|| sharing(log)));
     verdicts.extend(networks(log));
     verdicts
 }
 
-/// Hosts that take different networks, so that their ranks cannot connect, if no communicator's
-/// start ended.
+/// Hosts by the network that they take.
+type Sides<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// Hosts that take different networks, so that their ranks cannot connect.
 fn networks(log: &Log) -> Option<Verdict> {
-    let members = || log.communicators.iter().flat_map(|it| &it.members);
-    if members().any(|it| it.stage == Some(Stage::Complete)) {
-        return None;
-    }
-    let mut sides: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (host, facts) in &log.hosts {
-        let used = facts.values.get("network").into_iter().flatten();
-        let used: Vec<&String> = used.collect();
-        if let [only] = used[..] {
-            sides.entry(only).or_default().push(host);
-        }
-    }
-    if sides.len() < 2 {
-        return None;
-    }
+    let connected = log.communicators.iter().find_map(connections);
+    let (certainty, sides) = match connected {
+        Some(sides) => (Proved, sides),
+        None => (Likely, choices(log)?),
+    };
     let texts = sides
         .iter()
         .take(3)
-        .map(|(network, hosts)| format!("{network} on {}", hosts[0]));
+        .filter_map(|(network, hosts)| Some(format!("{network} on {}", hosts.first()?)));
     let what = format!(
         "The hosts take different networks, which do not connect to each other: {}.",
         texts.collect::<Vec<_>>().join(", ")
     );
-    let fewest = sides.values().min_by_key(|it| it.len())?;
-    let most = sides.values().map(Vec::len).max()?;
-    let hosts = fewest.iter().filter(|_| fewest.len() < most).take(16);
+    // Sockets are what NCCL takes if nothing else works.
+    let is_last_choice = |network: &str| network == "Socket";
+    let (network, fewest) = sides
+        .iter()
+        .min_by_key(|it| (it.1.len(), !is_last_choice(it.0)))?;
+    let most = sides.values().map(BTreeSet::len).max()?;
+    let is_odd = fewest.len() < most || is_last_choice(network);
+    let hosts = fewest.iter().filter(|_| is_odd).take(16);
     Some(Verdict {
         hosts: hosts.map(|it| (*it).to_owned()).collect(),
         next: vec!["give all hosts the same plug-in (or none) and the same NICs; compare `Using network` in their logs".to_owned()],
-        ..Verdict::new(&start::NETWORKS_DIFFER, Likely, what)
+        ..Verdict::new(&start::NETWORKS_DIFFER, certainty, what)
     })
+}
+
+/// The networks of the connections of a communicator, if hosts differ in them.
+fn connections(communicator: &Communicator) -> Option<Sides<'_>> {
+    let mut of_hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for member in &communicator.members {
+        let networks = member.ports.keys().map(|(network, _)| network.as_str());
+        of_hosts.entry(&member.host).or_default().extend(networks);
+    }
+    let mut sides = Sides::new();
+    for (host, networks) in of_hosts {
+        let mut networks = networks.into_iter();
+        if let (Some(only), None) = (networks.next(), networks.next()) {
+            sides.entry(only).or_default().insert(host);
+        }
+    }
+    (sides.len() > 1).then_some(sides)
+}
+
+/// The networks that hosts say they use, if those differ and no communicator's start ended.
+fn choices(log: &Log) -> Option<Sides<'_>> {
+    let mut members = log.communicators.iter().flat_map(|it| &it.members);
+    if members.any(|it| it.stage == Some(Stage::Complete)) {
+        return None;
+    }
+    let mut sides = Sides::new();
+    for (host, facts) in &log.hosts {
+        let used = facts.values.get("network").into_iter().flatten();
+        let used: Vec<&String> = used.collect();
+        if let [only] = used[..] {
+            sides.entry(only).or_default().insert(host);
+        }
+    }
+    (sides.len() > 1).then_some(sides)
+}
+
+/// Ranks of one host that share memory by CUDA IPC, where others of their communicator do it by
+/// cuMem: neither reads the handles of the other.
+fn sharing(log: &Log) -> Option<Verdict> {
+    let kinds = ["P2P/IPC", "P2P/CUMEM"];
+    for communicator in &log.communicators {
+        let mut of_hosts: BTreeMap<&str, [Vec<u32>; 2]> = BTreeMap::new();
+        for member in &communicator.members {
+            let has = kinds.map(|kind| member.transports.keys().any(|it| it.starts_with(kind)));
+            let kind = match has {
+                [true, false] => 0,
+                [false, true] => 1,
+                _ => continue,
+            };
+            of_hosts.entry(&member.host).or_default()[kind].extend(member.rank);
+        }
+        let mut mixed = of_hosts
+            .into_iter()
+            .filter(|it| it.1.iter().all(|it| !it.is_empty()));
+        if let Some((host, [by_ipc, by_cumem])) = mixed.next() {
+            let what = format!(
+                "On {host}, {} shares memory by CUDA IPC and {} by cuMem: NCCL_CUMEM_ENABLE or NCCL's version differs \
+                 between them.",
+                ranks(&by_ipc),
+                ranks(&by_cumem)
+            );
+            let is_few = by_ipc.len() <= by_cumem.len();
+            return Some(Verdict {
+                ranks: if is_few { by_ipc } else { by_cumem },
+                hosts: vec![host.to_owned()],
+                next: vec![
+                    "give all ranks of a host the same NCCL_CUMEM_ENABLE, also in nccl.conf"
+                        .to_owned(),
+                ],
+                ..Verdict::new(&settings::SETTINGS_DIFFER, Likely, what)
+            });
+        }
+    }
+    None
 }
 
 /// Why GPUDirect RDMA is not used. Other reasons are not known from the log.

@@ -1,6 +1,9 @@
 //! Verdicts.
 
 use findings::causes::{self, Cause, Certainty, Subject};
+use nccl_log::Log;
+
+use crate::events::{Process, rank_of};
 
 /// Most lines of evidence of a verdict.
 pub(crate) const MOST_LINES: usize = 6;
@@ -106,6 +109,8 @@ pub struct Verdict {
     pub next: Vec<String>,
     /// Which of the lines was first, among all inputs; `None`: other evidence than lines.
     pub(crate) first: Option<u64>,
+    /// The processes at fault, whose ranks the log may name.
+    pub(crate) processes: Vec<Process>,
 }
 
 /// A line of evidence.
@@ -134,6 +139,17 @@ impl Verdict {
             lines: Vec::new(),
             next: vec![cause.advice.to_owned()],
             first: None,
+            processes: Vec::new(),
+        }
+    }
+
+    /// Names the ranks of the processes at fault, and no ranks that the job does not have.
+    pub(crate) fn name_ranks(&mut self, log: &Log) {
+        let size = log.communicators.iter().map(|it| it.ranks).max();
+        self.ranks.retain(|it| size.is_none_or(|size| *it < size));
+        if self.ranks.is_empty() {
+            let ranks = self.processes.iter().filter_map(|it| rank_of(log, it));
+            self.ranks.extend(ranks);
         }
     }
 }
@@ -149,12 +165,20 @@ impl Line {
     }
 }
 
+/// Causes, and those that a line says of the same failure before another tells more: which memory
+/// is full is in the line after the driver's code.
+const REFINES: [(&str, &str); 2] = [
+    ("nvls-slots", "nvls-bind"),
+    ("host-memory-full", "gpu-memory-full"),
+];
+
 /// Orders verdicts, and removes those that others explain. `has_failed`: a line tells of a failure
 /// that is not merely slow.
 pub(crate) fn sort(verdicts: &mut Vec<Verdict>, has_failed: bool) {
-    let has = |all: &[Verdict], id: &str| all.iter().any(|it| it.cause.id == id);
-    if has(verdicts, "nvls-slots") {
-        verdicts.retain(|it| it.cause.id != "nvls-bind");
+    for (cause, rougher) in REFINES {
+        if verdicts.iter().any(|it| it.cause.id == cause) {
+            verdicts.retain(|it| it.cause.id != rougher);
+        }
     }
     // What only slows a job explains no failure, nor does a guess.
     let slows = |it: &Verdict| causes::rank(it.cause).slows;

@@ -8,12 +8,16 @@ use findings::causes::{Cause, Certainty, Scope, Subject};
 use findings::facts::{self, Meaning};
 use records::evidence::{inspector, ras, watchdog};
 
+use crate::events::{At, Process};
 use crate::parts::Parts;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
 use crate::{runs, timings};
 
 /// Most devices of a verdict.
 const MOST_DEVICES: usize = 64;
+
+/// Most ranks of a verdict.
+const MOST_RANKS: usize = 64;
 
 /// Who looks for a word.
 #[derive(Debug, Clone, Copy)]
@@ -163,6 +167,8 @@ pub(crate) struct Hit {
     lines: Vec<Line>,
     hosts: Vec<String>,
     devices: Vec<String>,
+    ranks: Vec<u32>,
+    processes: Vec<Process>,
 }
 
 /// The causes whose words were in lines.
@@ -175,13 +181,7 @@ pub(crate) struct Hits {
 
 impl Hits {
     /// Notes a line of a cause.
-    pub(crate) fn add(
-        &mut self,
-        meaning: Meaning,
-        host: Option<&str>,
-        devices: Vec<String>,
-        line: Line,
-    ) {
+    pub(crate) fn add(&mut self, meaning: Meaning, at: &At, devices: Vec<String>, line: Line) {
         self.added += 1;
         let place = self
             .hits
@@ -195,6 +195,8 @@ impl Hits {
                 lines: Vec::new(),
                 hosts: Vec::new(),
                 devices: Vec::new(),
+                ranks: Vec::new(),
+                processes: Vec::new(),
             });
             self.hits.len() - 1
         });
@@ -210,12 +212,9 @@ impl Hits {
         }
         let room = MOST_DEVICES.saturating_sub(hit.devices.len());
         hit.devices.extend(devices.into_iter().take(room));
-        if let Some(host) = host
-            && hit.hosts.len() < MOST_LINES
-            && !hit.hosts.iter().any(|it| it == host)
-        {
-            hit.hosts.push(host.to_owned());
-        }
+        add_new(&mut hit.hosts, &at.hosts, MOST_LINES);
+        add_new(&mut hit.ranks, &at.ranks, MOST_RANKS);
+        add_new(&mut hit.processes, at.process.as_slice(), MOST_RANKS);
     }
 
     /// Takes the verdict of a cause whose words count only beside other evidence.
@@ -232,6 +231,15 @@ impl Hits {
     }
 }
 
+/// Adds what is not there, while there is room.
+fn add_new<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T], most: usize) {
+    for it in more {
+        if all.len() < most && !all.contains(it) {
+            all.push(it.clone());
+        }
+    }
+}
+
 impl Hit {
     fn verdict(self) -> Verdict {
         let times = match self.count {
@@ -242,6 +250,8 @@ impl Hit {
         Verdict {
             hosts: self.hosts,
             devices: self.devices,
+            ranks: self.ranks,
+            processes: self.processes,
             lines: self.lines,
             next: vec![self.meaning.advice.to_owned()],
             first: self.first,

@@ -11,7 +11,7 @@ use crate::cursor;
 pub enum Level {
     /// `INFO`.
     Info,
-    /// `WARN` and `ERROR`.
+    /// `WARN`, `ERROR` and, since 2.32, `ATTN`.
     Warn,
     /// `TRACE`, `CALL` and `ABORT`.
     Other,
@@ -49,9 +49,10 @@ pub struct Message<'a> {
 
 /// The words before a text without the last space, and their level. Before 2.3 there was no
 /// `NCCL`.
-const WORDS: [(&str, Level); 7] = [
+const WORDS: [(&str, Level); 8] = [
     ("NCCL INFO", Level::Info),
     ("NCCL WARN", Level::Warn),
+    ("NCCL ATTN", Level::Warn),
     ("NCCL ERROR", Level::Warn),
     ("NCCL TRACE", Level::Other),
     ("NCCL CALL", Level::Other),

@@ -13,7 +13,7 @@ use records::evidence::watchdog;
 use records::evidence::{inspector, ras};
 
 use super::Pile;
-use crate::events::{self, Event};
+use crate::events::{self, At, Event};
 use crate::runs::{self, Run};
 use crate::verdict::Line;
 use crate::words::{Found, Words};
@@ -105,14 +105,13 @@ impl LineReader for TextReader<'_, '_> {
             let of = Line::new(name, number, line);
             is_known |= event.fact.is_some();
             if let Some(fact) = self.pile.events.add(event, by_words.is_some(), &of) {
-                let host = event.process().map(|it| it.0);
-                self.pile.meaning(fact.meaning, host, &of);
+                self.pile.meaning(fact.meaning, event.at(fact, line), &of);
             }
         }
         if let Some((cause, certainty)) = by_words.filter(|_| !is_known) {
             let of = Line::new(name, number, line);
             self.pile
-                .meaning(Meaning::of(cause, certainty), host(line), &of);
+                .meaning(Meaning::of(cause, certainty), at(line), &of);
         }
     }
 }
@@ -174,13 +173,15 @@ impl Pile {
         Ok((kind_of_text(&kinds, number), true))
     }
 
-    /// Notes a line of a cause, which `host` wrote.
-    fn meaning(&mut self, meaning: Meaning, host: Option<String>, of: &Line) {
+    /// Notes a line of a cause, and who is at fault.
+    fn meaning(&mut self, meaning: Meaning, at: At, of: &Line) {
         // Who reports a failure of another one is not at fault.
-        let is_own = !meaning.is_of_peer && meaning.cause.subject != Subject::Consequence;
-        let host = host.filter(|_| is_own);
+        let at = match meaning.cause.subject {
+            Subject::Consequence => At::default(),
+            _ => at,
+        };
         for it in beside::with_others(meaning, &of.text) {
-            self.hits.add(it, host.as_deref(), Vec::new(), of.clone());
+            self.hits.add(it, &at, Vec::new(), of.clone());
         }
     }
 }
@@ -198,13 +199,11 @@ fn kind_of_text(kinds: &[&str], number: u64) -> String {
     format!("{kind}, {lines}")
 }
 
-/// The host that logged a message of NCCL.
-fn host(line: &str) -> Option<String> {
-    let mut host = None;
+/// Who logged the first message of NCCL in a line.
+fn at(line: &str) -> At {
+    let mut first = None;
     messages(line, &NoHosts, |message| {
-        host = host
-            .take()
-            .or_else(|| message.source.map(|it| it.host.to_owned()));
+        first = first.take().or_else(|| events::process(&message));
     });
-    host
+    At::of(first)
 }

@@ -118,11 +118,13 @@ fn cuda(text: &str) -> Option<u32> {
         }
         // The place of nccl-tests may stand before the text.
         let quoted = rest.split_once('\'').map_or(rest, |it| it.1);
-        let said = quoted.split(['\'', '(']).next().unwrap_or(quoted).trim();
+        let whole = quoted.split('\'').next().unwrap_or(quoted);
+        let said = whole.split('(').next().unwrap_or(whole).trim();
         let known = |text: &str| CUDA.get(text).copied();
         let shorter = rest.split([';', '\n', '.', '(']).next().map(str::trim);
         return Some(
-            known(said)
+            known(whole.trim())
+                .or_else(|| known(said))
                 .or_else(|| known(shorter?))
                 .or_else(|| name(rest))
                 .unwrap_or(UNKNOWN),

@@ -9,10 +9,11 @@
 //!
 //! A row of the tables (`*.tsv` beside this file) has six columns: the id of its cause; how sure it
 //! is (`after`: a line that only passes on an earlier code of CUDA of its process; `peer`: the
-//! other side is at fault); where it counts (`*`: warnings of NCCL, `-`: all lines, else warnings
-//! of files of NCCL whose names begin so, in the function behind a space); the pattern; what it
-//! means; what to do. In a pattern `{}` is any text and `{#}` a number; `=cuda 401`, `=wc 12` and
-//! `=xid 79` are codes, and words behind them must be in the line, too.
+//! other side is at fault; `pair`: one of two processes of this host is); where it counts (`*`:
+//! warnings of NCCL, `-`: all lines, else warnings of files of NCCL whose names begin so, in the
+//! function behind a space); the pattern; what it means; what to do. In a pattern `{}` is any text
+//! and `{#}` a number, `{rank}`, `{ranks}` and `{host}` name who is at fault; `=cuda 401`, `=wc 12`
+//! and `=xid 79` are codes, and words behind them must be in the line, too.
 
 mod codes;
 pub mod gpus;
@@ -27,6 +28,7 @@ use aho_corasick::AhoCorasick;
 use crate::causes::{self, Cause, Certainty};
 pub use codes::Code;
 use pattern::Pattern;
+pub use pattern::Who;
 
 /// What a line means.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +65,8 @@ pub struct Fact {
     pub meaning: Meaning,
     /// It only passes on a code of CUDA that its process reported just before.
     pub follows_code: bool,
+    /// Its process or a peer on its host is at fault.
+    pub is_of_pair: bool,
     scope: &'static str,
     pattern: Pattern,
 }
@@ -179,6 +183,7 @@ impl Fact {
                 is_of_peer: sure.contains("peer"),
             },
             follows_code: sure.contains("after"),
+            is_of_pair: sure.contains("pair"),
             scope,
             pattern: Pattern::of(pattern)?,
         })
@@ -199,6 +204,11 @@ impl Fact {
         };
         let letters = self.pattern.fits(said.text)?;
         Some((self.pattern.is_exact_code(), near, letters))
+    }
+
+    /// Whom a text that it fits names as being at fault: ranks and hosts.
+    pub fn named<'a>(&self, text: &'a str) -> impl Iterator<Item = (Who, &'a str)> {
+        self.pattern.named(text).into_iter()
     }
 
     /// The longest part of its pattern that every line of it has; `None`: it has none, or counts

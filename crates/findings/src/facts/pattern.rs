@@ -23,7 +23,29 @@ pub(super) enum Piece {
     Text(&'static str),
     Any,
     Number,
+    /// A word that names who is at fault.
+    Named(Who),
 }
+
+/// Whom a word of a line names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// A rank: a number.
+    Rank,
+    /// Ranks: numbers in braces.
+    Ranks,
+    /// A host.
+    Host,
+}
+
+/// How pieces are written.
+const WRITTEN: [(&str, Piece); 5] = [
+    ("{}", Piece::Any),
+    ("{#}", Piece::Number),
+    ("{rank}", Piece::Named(Who::Rank)),
+    ("{ranks}", Piece::Named(Who::Ranks)),
+    ("{host}", Piece::Named(Who::Host)),
+];
 
 /// So often a piece is looked for in one line.
 const MOST_TRIES: u32 = 256;
@@ -38,11 +60,14 @@ impl Pattern {
         }
         let mut pieces = Vec::new();
         let mut rest = text;
-        while let Some(at) = rest.find("{}").into_iter().chain(rest.find("{#}")).min() {
+        let first = |rest: &str| {
+            let found = WRITTEN.iter().filter_map(|it| Some((rest.find(it.0)?, it)));
+            found.min_by_key(|it| it.0)
+        };
+        while let Some((at, (written, piece))) = first(rest) {
             pieces.extend((at > 0).then(|| Piece::Text(&rest[..at])));
-            let is_number = rest[at..].starts_with("{#}");
-            pieces.push(if is_number { Piece::Number } else { Piece::Any });
-            rest = &rest[at + if is_number { 3 } else { 2 }..];
+            pieces.push(*piece);
+            rest = &rest[at + written.len()..];
         }
         pieces.extend((!rest.is_empty()).then_some(Piece::Text(rest)));
         let texts = || {
@@ -63,12 +88,23 @@ impl Pattern {
         match self {
             Self::Text {
                 pieces, letters, ..
-            } => follows(pieces, text, false, &mut MOST_TRIES.clone()).then_some(*letters),
+            } => Search::new()
+                .follows(pieces, text, false)
+                .then_some(*letters),
             // The code was read from this text.
             Self::Code(_, words) => {
                 let all = words.iter().all(|it| text.contains(it));
                 all.then(|| words.iter().map(|it| it.len()).sum())
             }
+        }
+    }
+
+    /// Whom the words of a text name, the last first.
+    pub(super) fn named<'a>(&self, text: &'a str) -> Vec<(Who, &'a str)> {
+        let mut search = Search::new();
+        match self {
+            Self::Text { pieces, .. } if search.follows(pieces, text, false) => search.named,
+            _ => Vec::new(),
         }
     }
 
@@ -85,31 +121,75 @@ impl Pattern {
         let text = pieces.iter().map(|it| match it {
             Piece::Text(text) => text,
             Piece::Any => "x9 y",
-            Piece::Number => "17",
+            Piece::Number | Piece::Named(Who::Rank) => "17",
+            Piece::Named(Who::Ranks) => "{0,3}",
+            Piece::Named(Who::Host) => "n1",
         });
         Some(text.collect())
     }
 }
 
-/// Whether pieces follow in a text; `is_next`: right at its beginning.
-fn follows(pieces: &[Piece], text: &str, is_next: bool, tries: &mut u32) -> bool {
-    let Some((first, rest)) = pieces.split_first() else {
-        return true;
-    };
-    match first {
-        Piece::Any => follows(rest, text, false, tries),
-        Piece::Number => {
-            let digits = text.strip_prefix('-').unwrap_or(text);
-            let end = digits.trim_start_matches(|it: char| it.is_ascii_digit());
-            end.len() < digits.len() && follows(rest, end, true, tries)
+/// A search for pieces in a text.
+struct Search<'a> {
+    /// Tries that are left.
+    tries: u32,
+    /// Whom words name, the last first.
+    named: Vec<(Who, &'a str)>,
+}
+
+impl<'a> Search<'a> {
+    const fn new() -> Self {
+        Self {
+            tries: MOST_TRIES,
+            named: Vec::new(),
         }
-        Piece::Text(word) if is_next => {
-            let end = text.strip_prefix(word);
-            end.is_some_and(|it| follows(rest, it, true, tries))
+    }
+
+    /// Whether pieces follow in a text; `is_next`: right at its beginning.
+    fn follows(&mut self, pieces: &[Piece], text: &'a str, is_next: bool) -> bool {
+        let Some((first, rest)) = pieces.split_first() else {
+            return true;
+        };
+        match first {
+            Piece::Any => self.follows(rest, text, false),
+            Piece::Number => {
+                let digits = text.strip_prefix('-').unwrap_or(text);
+                let end = digits.trim_start_matches(|it: char| it.is_ascii_digit());
+                end.len() < digits.len() && self.follows(rest, end, true)
+            }
+            Piece::Named(who) => {
+                let (word, end) = text.split_at(who.length(text));
+                let is_there = !word.is_empty() && self.follows(rest, end, true);
+                if is_there {
+                    self.named.push((*who, word));
+                }
+                is_there
+            }
+            Piece::Text(word) if is_next => {
+                let end = text.strip_prefix(word);
+                end.is_some_and(|it| self.follows(rest, it, true))
+            }
+            Piece::Text(word) => text.match_indices(word).any(|(at, _)| {
+                self.tries = self.tries.saturating_sub(1);
+                self.tries > 0 && self.follows(rest, &text[at + word.len()..], true)
+            }),
         }
-        Piece::Text(word) => text.match_indices(word).any(|(at, _)| {
-            *tries = tries.saturating_sub(1);
-            *tries > 0 && follows(rest, &text[at + word.len()..], true, tries)
-        }),
+    }
+}
+
+impl Who {
+    /// The length of the word at the beginning of a text, bytes; 0: it is none.
+    fn length(self, text: &str) -> usize {
+        let until = |ends: &dyn Fn(char) -> bool| text.find(ends).unwrap_or(text.len());
+        match self {
+            Self::Rank => until(&|it| !it.is_ascii_digit()),
+            Self::Ranks => {
+                let list = text.strip_prefix('{').and_then(|it| it.split_once('}'));
+                let list = list.map(|it| it.0);
+                let list = list.filter(|it| it.chars().all(|it| "0123456789,- ".contains(it)));
+                list.map_or(0, |it| it.len() + 2)
+            }
+            Self::Host => until(&|it| !it.is_ascii_alphanumeric() && !"-_.".contains(it)),
+        }
     }
 }
