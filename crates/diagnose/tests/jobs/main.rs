@@ -4,6 +4,7 @@ mod beside;
 mod few;
 mod generate;
 mod machine;
+mod places;
 mod words;
 
 use diagnose::{Diagnosis, Floor, Pile, Verdict};
