@@ -4,6 +4,7 @@ mod beside;
 mod few;
 mod generate;
 mod machine;
+mod near;
 mod places;
 mod words;
 
