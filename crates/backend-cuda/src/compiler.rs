@@ -8,6 +8,8 @@ use std::time::Duration;
 use libloading::Library;
 use shared_memory::call_within;
 
+use crate::presence::LONGEST_START;
+
 /// The library's name.
 const LIBRARY: &str = "libnvrtc.so";
 
@@ -44,8 +46,18 @@ impl Compiler {
     /// Loads the library from a file, or by name from the loader's path.
     ///
     /// # Errors
-    /// It cannot be loaded.
+    /// It cannot be loaded, or hangs while it is.
     pub fn open(file: Option<&Path>) -> Result<Self, String> {
+        Self::open_within(LONGEST_START, file)
+    }
+
+    fn open_within(longest: Duration, file: Option<&Path>) -> Result<Self, String> {
+        let file = file.map(Path::to_owned);
+        let opened = call_within(longest, move || Self::load(file.as_deref()));
+        opened.unwrap_or_else(|why| Err(format!("{LIBRARY}, loading it: {why}")))
+    }
+
+    fn load(file: Option<&Path>) -> Result<Self, String> {
         let candidates: Vec<PathBuf> = match file {
             Some(file) => vec![file.to_owned()],
             None => NAMES.iter().rev().map(PathBuf::from).collect(),
@@ -253,32 +265,42 @@ mod tests {
         assert!(error.contains("/nonexistent/libnvrtc.so"), "{error}");
     }
 
-    #[test]
-    fn a_compiler_that_hangs_is_an_error() {
-        const SOURCE: &str = "#include <unistd.h>
-            int nvrtcVersion(int *major, int *minor) { *major = 12, *minor = 9; return 0; }
-            int nvrtcCreateProgram(void) { return 0; }
-            int nvrtcCompileProgram(void) { for (;;) pause(); }\n";
+    /// Builds a library from a source text, in a folder.
+    fn library(source: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let (source, library) = (
-            folder.path().join("it.c"),
-            folder.path().join("libnvrtc.so"),
-        );
-        std::fs::write(&source, SOURCE).unwrap();
+        let [text, library] = ["it.c", "libnvrtc.so"].map(|it| folder.path().join(it));
+        std::fs::write(&text, source).unwrap();
         let mut compiler = std::process::Command::new("cc");
         let built = compiler
             .args(["-shared", "-fPIC", "-o"])
-            .args([&library, &source]);
+            .args([&library, &text]);
         assert!(built.status().unwrap().success(), "the C compiler");
-        let compiler = Compiler::open(Some(&library)).unwrap();
+        (folder, library)
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_is_an_error() {
+        let (_folder, file) = library(
+            "#include <unistd.h>
+            int nvrtcVersion(int *major, int *minor) { *major = 12, *minor = 9; return 0; }
+            int nvrtcCreateProgram(void) { return 0; }
+            int nvrtcCompileProgram(void) { for (;;) pause(); }\n",
+        );
+        let compiler = Compiler::open(Some(&file)).unwrap();
         let longest = Duration::from_millis(10);
         let compiled = compiler.compile_within(longest, "a.cu", String::new(), Vec::new());
-        assert_eq!(
-            compiled,
-            Err(
-                "NVRTC 12.9 (libnvrtc.so), compiling a.cu: it did not return within 0.01 s"
-                    .to_owned()
-            )
+        let why = "NVRTC 12.9 (libnvrtc.so), compiling a.cu: it did not return within 0.01 s";
+        assert_eq!(compiled, Err(why.to_owned()));
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_when_loaded_is_an_error() {
+        let (_folder, file) = library(
+            "#include <unistd.h>
+            int nvrtcVersion(int *major, int *minor) { for (;;) pause(); }\n",
         );
+        let opened = Compiler::open_within(Duration::from_millis(10), Some(&file));
+        let why = "libnvrtc.so, loading it: it did not return within 0.01 s";
+        assert_eq!(opened.map(|it| it.version), Err(why.to_owned()));
     }
 }
