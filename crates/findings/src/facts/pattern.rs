@@ -108,9 +108,15 @@ impl Pattern {
         }
     }
 
-    /// Whether it is a code of one number.
+    /// Whether it is a code of one number, or ends with one: `(28)`.
     pub(super) fn is_exact_code(&self) -> bool {
-        matches!(self, Self::Code(code, _) if *code != code.unknown())
+        match self {
+            Self::Code(code, _) => *code != code.unknown(),
+            Self::Text { pieces, .. } => pieces.last().is_some_and(|it| match it {
+                Piece::Text(text) => ends_with_number(text),
+                _ => false,
+            }),
+        }
     }
 
     /// A text that fits.
@@ -127,6 +133,12 @@ impl Pattern {
         });
         Some(text.collect())
     }
+}
+
+/// Whether a text ends with a number in parentheses.
+fn ends_with_number(text: &str) -> bool {
+    let inner = text.strip_suffix(')').and_then(|it| it.rsplit_once('('));
+    inner.is_some_and(|it| !it.1.is_empty() && it.1.bytes().all(|it| it.is_ascii_digit()))
 }
 
 /// A search for pieces in a text.
