@@ -116,7 +116,7 @@ causes! { NvLink;
     }
     XID_NVLINK {
         id: "xid-nvlink",
-        title: "an NVLink failed (Xid 74)",
+        title: "an NVLink failed (Xid 74, or 144 to 150 of newer GPUs)",
         means: "the driver saw errors on an NVLink of this GPU; its transfers stop",
         advice: "note the GPU and link, reset the GPU; have the baseboard checked if it comes again",
         versions: "all",
