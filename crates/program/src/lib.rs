@@ -43,7 +43,7 @@ pub use channels::Channels;
 pub use collective::{Collective, Protocol};
 pub use element::{ElementType, Reduction};
 pub use forest::{Forest, ForestChannel, ForestTree};
-pub use names::UnknownName;
+pub use names::{UnknownName, by_name};
 pub use operand::{BufferKind, ConnectionEnd, Operand};
 pub use program::Program;
 pub use schedule::{Schedule, Transfer};

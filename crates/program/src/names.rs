@@ -12,6 +12,35 @@ pub struct UnknownName {
     pub expected: String,
 }
 
+/// JSON of an enumeration with names: for `#[serde(with = "program::by_name")]`.
+pub mod by_name {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes the name.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn serialize<T: Display, S: Serializer>(it: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(it)
+    }
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// The text names none of the values.
+    pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
 /// Gives an enumeration `ALL`, `name`, [`Display`](std::fmt::Display) and
 /// [`FromStr`](std::str::FromStr).
 ///

@@ -8,7 +8,7 @@ pub mod transfers;
 
 use pages::Page;
 use plan::cost::choose::AlgorithmProtocol;
-use plan::cost::{Calls, Candidate, NoChoice, TunedOperation, WindowChoice, WindowMethod};
+use plan::cost::{Calls, Candidate, NoChoice, TunedOperation, WindowChoice};
 use plan::{Algorithm, CostTable, GraphKind, NcclVersion, Plan, Setting, SlowHosts};
 use planner::Planned;
 use planner::cost::{AlphaBeta, CostProfile};
@@ -71,7 +71,7 @@ pub struct CostReport {
     pub settings: Vec<Setting>,
     /// The calls; absent for a single sum of 32-bit numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub calls: Option<CallsReport>,
+    pub calls: Option<Calls>,
     /// The measured links; absent if none were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredLinks>,
@@ -83,19 +83,6 @@ pub struct CostReport {
     /// The job.
     #[serde(skip)]
     pub job: PricedJob,
-}
-
-/// The calls.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct CallsReport {
-    /// Equal calls in one group.
-    pub number: u32,
-    /// The type of the elements.
-    pub data_type: String,
-    /// How they are reduced.
-    pub reduction: String,
-    /// How the buffers are registered.
-    pub registration: String,
 }
 
 /// One collective.
@@ -128,7 +115,7 @@ pub struct SizeCosts {
     pub refused: Option<String>,
     /// The choice where the buffers are symmetric windows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<WindowReport>,
+    pub window: Option<WindowChoice>,
     /// The times on measured links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredTimes>,
@@ -144,17 +131,6 @@ pub struct MeasuredTimes {
     pub time_us: f64,
     /// The fastest of what NCCL compares.
     pub fastest: Candidate,
-}
-
-/// The choice for symmetric windows.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct WindowReport {
-    /// The kernel, under NCCL's name; `copy engines` without one.
-    pub kernel: String,
-    /// Its thread blocks.
-    pub blocks: u32,
-    /// Predicted time, µs; NCCL's model has none for copy engines.
-    pub time_us: Option<f64>,
 }
 
 /// NCCL's choice.
@@ -303,12 +279,6 @@ impl PricedJob {
                 found.sizes.clear();
             }
         }
-        let calls = (question.calls != Calls::ONE).then(|| CallsReport {
-            number: question.calls.number,
-            data_type: question.calls.data_type.to_string(),
-            reduction: question.calls.reduction.to_string(),
-            registration: question.calls.registration.to_string(),
-        });
         let measured = self.measured.as_ref();
         Ok(CostReport {
             name: self.name.clone(),
@@ -317,7 +287,7 @@ impl PricedJob {
             slow_hosts: self.plan.slow_hosts(),
             profile: self.costs.profile.clone(),
             settings: self.plan.settings.clone(),
-            calls,
+            calls: (question.calls != Calls::ONE).then_some(question.calls),
             measured: measured.map(|it| it.0.clone()),
             collectives,
             table: question.table.then(|| self.costs.clone()),
@@ -372,7 +342,7 @@ impl PricedJob {
                 compared.map(Candidate::from).collect()
             },
             refused: refused.map(ToString::to_string),
-            window: self.costs.window_choice(operation).map(WindowReport::of),
+            window: self.costs.window_choice(operation),
             measured: taken
                 .and_then(|it| self.measured_times(operation, (it.algorithm, it.protocol))),
             choice: taken.map(|taken| {
@@ -392,20 +362,6 @@ impl PricedJob {
                     bus_bandwidth_gbps: taken.bus_bandwidth,
                 }
             }),
-        }
-    }
-}
-
-impl WindowReport {
-    fn of(choice: WindowChoice) -> Self {
-        let (kernel, blocks) = match choice.method {
-            WindowMethod::Kernel { kernel, blocks } => (kernel.name(), blocks),
-            WindowMethod::CopyEngines => ("copy engines", 0),
-        };
-        Self {
-            kernel: kernel.to_owned(),
-            blocks,
-            time_us: choice.time_us,
         }
     }
 }

@@ -3,10 +3,10 @@
 use pages::numbers::{microseconds, percent, short};
 use pages::{Page, Table, row};
 use plan::CostTable;
-use plan::cost::Calls;
+use plan::cost::{Calls, WindowChoice};
 use program::Collective;
 
-use super::{CallsReport, CollectiveCosts, CostReport, SizeCosts};
+use super::{CollectiveCosts, CostReport, SizeCosts};
 use crate::head;
 use crate::measured;
 
@@ -96,7 +96,7 @@ impl CostReport {
             let bus = |it| self.job.costs.bus_bandwidth(costs.collective, bytes, it);
             table.row(row![
                 short(size.bytes),
-                window.map_or("none", |it| &it.kernel),
+                window.map_or("none", WindowChoice::name),
                 window.map_or_else(String::new, |it| it.blocks.to_string()),
                 time.map_or_else(String::new, microseconds),
                 bandwidth(time.and_then(bus)),
@@ -195,7 +195,7 @@ impl CostReport {
 }
 
 /// What the times are of.
-fn title(calls: Option<&CallsReport>) -> String {
+fn title(calls: Option<&Calls>) -> String {
     let taken = "what NCCL takes for a message of this size";
     let Some(calls) = calls else {
         return taken.to_owned();
@@ -206,9 +206,8 @@ fn title(calls: Option<&CallsReport>) -> String {
         let number = calls.number;
         return format!("what NCCL takes for {number} calls of this size in one group{of_type}");
     }
-    let is_usual = *data_type == Calls::ONE.data_type.to_string()
-        && *reduction == Calls::ONE.reduction.to_string();
-    let registered = match calls.registration == Calls::ONE.registration.to_string() {
+    let is_usual = (*data_type, *reduction) == (Calls::ONE.data_type, Calls::ONE.reduction);
+    let registered = match calls.registration == Calls::ONE.registration {
         true => String::new(),
         false => format!(", buffers registered ({})", calls.registration),
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use plan::cost::{Calls, Registration, TunedOperation, WindowMethod};
+use plan::cost::{Calls, Registration, TunedOperation};
 use plan::{Algorithm, CostTable, Plan};
 use program::{Collective, Protocol};
 
@@ -207,9 +207,9 @@ pub(super) fn windows(answer: &Answer, plan: &Plan, tally: &mut Tally) {
                 ..answer.calls
             },
         });
-        let planned = match planned.map(|choice| choice.method) {
-            Some(WindowMethod::Kernel { kernel, blocks }) => format!("{kernel} × {blocks}"),
-            Some(WindowMethod::CopyEngines) => "copy engines".to_owned(),
+        let planned = match planned {
+            Some(choice) if choice.kernel.is_none() => choice.name().to_owned(),
+            Some(choice) => format!("{} × {}", choice.name(), choice.blocks),
             None => "an ordinary kernel".to_owned(),
         };
         match said == planned {

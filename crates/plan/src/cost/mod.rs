@@ -28,6 +28,4 @@ pub use table::{
     CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
     RegisteredBuffers, RegisteredNvls, RingGrowth, Threads, TreeCorrection,
 };
-pub use window::{
-    EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowChoice, WindowCosts, WindowMethod,
-};
+pub use window::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowChoice, WindowCosts};

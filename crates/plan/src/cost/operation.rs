@@ -1,15 +1,14 @@
 //! The subject of a choice: a collective with a size, a type and an operation, alone or in
 //! a group of equal ones.
 
+use crate::JsonSchema;
 use program::{Collective, Reduction, named};
 use serde::{Deserialize, Serialize};
 
 /// The type of a message's elements, as NCCL knows it (`ncclDataType_t`, with its numbers).
 /// [`program::ElementType`] holds those that the runtime can reduce: it has no 8-bit floating-point
 /// numbers.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum DataType {
     /// 8-bit integer.
     I8 = 0,
@@ -97,7 +96,7 @@ named!(DataType, "type", |known, text| known.name().eq_ignore_ascii_case(text) |
 });
 
 /// How a program registers the buffers of its calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Registration {
     /// Not at all.
     #[default]
@@ -116,15 +115,21 @@ named!(Registration, "registration", |known, text| known.name().eq_ignore_ascii_
 });
 
 /// Equal calls of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Calls {
     /// Their number; at least 1.
     pub number: u32,
     /// The type of the elements.
+    #[serde(with = "program::by_name")]
+    #[schemars(with = "String")]
     pub data_type: DataType,
     /// How they are reduced; one of [`Reduction::OF_NCCL`].
+    #[serde(with = "program::by_name")]
+    #[schemars(with = "String")]
     pub reduction: Reduction,
     /// How the buffers are registered.
+    #[serde(with = "program::by_name")]
+    #[schemars(with = "String")]
     pub registration: Registration,
 }
 

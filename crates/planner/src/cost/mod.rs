@@ -30,7 +30,7 @@ pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 pub use latency::net_overhead_us;
 pub use plan::cost::{
     Calls, Chunking, CostEntry, CostTable, DataType, NoChoice, Off, OperationChoice, Range,
-    Registration, TunedOperation, WindowMethod, doubling,
+    Registration, TunedOperation, doubling,
 };
 pub use profile::CostProfile;
 pub use read::CostProfileError;

@@ -2,9 +2,7 @@
 
 use crate::hopper::hopper;
 use plan::Algorithm;
-use planner::cost::{
-    self, Calls, CostProfile, CostTable, Inputs, Registration, TunedOperation, WindowMethod,
-};
+use planner::cost::{self, Calls, CostProfile, CostTable, Inputs, Registration, TunedOperation};
 use planner::{NcclVersion, Rules, Settings};
 use program::Collective;
 
@@ -36,10 +34,7 @@ fn on_windows(
             ..Calls::ONE
         },
     })?;
-    Some(match choice.method {
-        WindowMethod::Kernel { kernel, blocks } => (kernel.name(), blocks),
-        WindowMethod::CopyEngines => ("copy engines", 0),
-    })
+    Some((choice.name(), choice.blocks))
 }
 
 /// The kernels that NCCL 2.30.7 and 2.32.3 logged on 8 H100 with an NVSwitch.

@@ -10,7 +10,9 @@ mod model;
 pub use costs::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowCosts};
 
 use program::{Collective, Reduction};
+use serde::{Serialize, Serializer};
 
+use crate::JsonSchema;
 use crate::cost::kernel::WindowKernel;
 use crate::cost::operation::{Calls, DataType, Registration, TunedOperation};
 use crate::cost::table::CostTable;
@@ -23,28 +25,33 @@ const NEARLY: f64 = 1.025;
 const MOST_LL_BYTES: u64 = 2 << 30;
 const MOST_BYTES: u64 = 64 << 30;
 
-/// How a collective on windows is carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowMethod {
-    /// A kernel.
-    Kernel {
-        /// Which one.
-        kernel: WindowKernel,
-        /// Its thread blocks (CTAs).
-        blocks: u32,
-    },
-    /// Copy engines, without a kernel.
-    CopyEngines,
-}
-
 /// What NCCL takes for a collective on windows.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct WindowChoice {
-    /// The method.
-    pub method: WindowMethod,
+    /// The kernel, under NCCL's name; `copy engines` without one.
+    #[serde(serialize_with = "by_name")]
+    #[schemars(with = "String")]
+    pub kernel: Option<WindowKernel>,
+    /// Its thread blocks (CTAs); 0 without a kernel.
+    pub blocks: u32,
     /// The time of all calls that NCCL's model predicts, µs; unknown for copy engines but in
     /// 2.31, and for all-gathers on Blackwell in 2.32.
     pub time_us: Option<f64>,
+}
+
+impl WindowChoice {
+    /// The kernel's name, or `copy engines`.
+    pub fn name(&self) -> &'static str {
+        name(self.kernel)
+    }
+}
+
+fn name(kernel: Option<WindowKernel>) -> &'static str {
+    kernel.map_or("copy engines", WindowKernel::name)
+}
+
+fn by_name<S: Serializer>(kernel: &Option<WindowKernel>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(name(*kernel))
 }
 
 /// A kernel that can be taken.
@@ -91,7 +98,8 @@ impl CostTable {
         {
             let one = engines.time_us(job.ranks, bytes);
             return Some(WindowChoice {
-                method: WindowMethod::CopyEngines,
+                kernel: None,
+                blocks: 0,
                 time_us: one.map(|one| one * f64::from(calls)),
             });
         }
@@ -107,10 +115,8 @@ impl CostTable {
         };
         let time = |taken: &Candidate<'_>| f64::from(taken.time);
         Some(WindowChoice {
-            method: WindowMethod::Kernel {
-                kernel: taken.costs.kernel,
-                blocks: blocks as u32,
-            },
+            kernel: Some(taken.costs.kernel),
+            blocks: blocks as u32,
             time_us: (!taken.costs.time.is_fitted()).then(|| match calls {
                 _ if calls <= most => time(&taken),
                 _ => {
