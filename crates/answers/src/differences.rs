@@ -1,15 +1,56 @@
 //! The differences of machines, device by device, in words.
 
 use planner::explain::count;
+use serde::Serialize;
 use topology::differences::{MachineDifference, Property};
 
+use crate::JsonSchema;
 use crate::names::shorten;
 
 /// Most devices of an order that are told.
 const ORDERED: usize = 6;
 
+/// Most differences that are told of a group.
+const SHOWN: usize = 4;
+
+/// A difference from the reference, or from A.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct DeviceDifference {
+    /// The devices that differ alike; none for the order of all devices.
+    pub devices: Vec<String>,
+    /// The value of the reference, or of A; null if it has none.
+    pub expected: Option<String>,
+    /// The value of these machines, or of B; null if they have none.
+    pub found: Option<String>,
+    /// The difference in words.
+    pub text: String,
+}
+
+impl DeviceDifference {
+    /// A difference.
+    pub fn of(difference: &MachineDifference) -> Self {
+        Self {
+            devices: difference.devices.clone(),
+            expected: difference.expected.clone(),
+            found: difference.found.clone(),
+            text: words(difference),
+        }
+    }
+}
+
+/// The first differences in words.
+pub fn few(differences: &[DeviceDifference]) -> Vec<String> {
+    let all = differences.iter().map(|it| it.text.clone());
+    let mut parts: Vec<String> = all.take(SHOWN).collect();
+    let more = differences.len().saturating_sub(SHOWN);
+    if more > 0 {
+        parts.push(format!("{more} more"));
+    }
+    parts
+}
+
 /// A difference in words: `mlx5_3 at 25 GB/s instead of 50`.
-pub fn words(difference: &MachineDifference) -> String {
+fn words(difference: &MachineDifference) -> String {
     let all: Vec<&str> = difference.devices.iter().map(String::as_str).collect();
     let names = shorten(&all).join(", ");
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());

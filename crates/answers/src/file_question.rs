@@ -8,7 +8,7 @@ use serde::Deserialize;
 use topology::differences::Inventory;
 
 use crate::diagnose::{DiagnoseReport, Prices};
-use crate::diff::{DiffReport, diff};
+use crate::diff::diff;
 use crate::doctor::{CheckedMachine, doctor};
 use crate::job::Machine;
 use crate::log::LogReport;
@@ -109,7 +109,7 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
         devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
     }
     let answer = diff(sides, devices, &sizes()).map_err(|why| why.to_string())?;
-    Answered::of(&DiffReport::of(answer))
+    Answered::of(&answer)
 }
 
 /// Checks a topology file and plans it as the job's version does, without its faults.
@@ -141,7 +141,7 @@ fn log(file: &File) -> Result<Answered, String> {
     let text = file.text.as_deref().unwrap_or_default();
     let read = collector.read(&file.name, text.as_bytes(), |_| {});
     read.map_err(|why| format!("{}: {why}", file.name))?;
-    Answered::of(&LogReport::of(&collector.finish(), None))
+    Answered::of(&LogReport::of(collector.finish(), None))
 }
 
 /// Why a job hangs or fails. A file that cannot be read is among the inputs, with the reason.

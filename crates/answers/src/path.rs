@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::JsonSchema;
+use pages::numbers::{count, gbps};
+use pages::{Page, Section, Table, row};
 use planner::Settings;
-use planner::explain::{self, ExplainedPath, NodeNames, PathAnswer};
+use planner::explain::{self, ExplainedPath, NodeNames};
 use serde::Serialize;
-use topology::{NodeId, NodeType, System};
+use topology::{LinkType, NodeId, NodeType, System};
 
 use crate::device::{self, DeviceError};
 use crate::report::Report;
@@ -27,15 +29,6 @@ pub enum PathError {
     Planner(#[from] planner::Error),
 }
 
-/// A path and its ends.
-#[derive(Debug)]
-pub struct FoundPath {
-    /// The devices.
-    pub ends: [NodeId; 2],
-    /// The path.
-    pub explained: PathAnswer,
-}
-
 /// Explains the path between two devices of a machine.
 ///
 /// # Errors
@@ -46,15 +39,24 @@ pub fn path(
     names: &NodeNames<'_>,
     settings: Settings,
     [from, to]: [&str; 2],
-) -> Result<FoundPath, PathError> {
+) -> Result<PathReport, PathError> {
     let from = device::find(names, machine, from)?;
     let to = device::find(names, machine, to)?;
     if system.kind(to) == NodeType::Pci {
         return Err(PathError::Switch(names.label(to).to_owned()));
     }
-    Ok(FoundPath {
-        ends: [from, to],
-        explained: explain::path(system, settings, names, (from, to))?,
+    let ends = [from, to];
+    let answer = explain::path(system, settings, names, (from, to))?;
+    let instead = answer.diverted.as_ref();
+    let [from, to] = ends.map(|end| names.full(end));
+    Ok(PathReport {
+        from,
+        to,
+        widest: Route::of(&answer.widest, &answer.widest.reason),
+        instead: instead.map(|(path, why)| Route::of(path, why)),
+        verdicts: answer.verdicts,
+        refused: answer.refused.as_ref().map(ToString::to_string),
+        ends,
     })
 }
 
@@ -70,9 +72,12 @@ pub struct PathReport {
     /// The path that NCCL takes instead, if one of its rules changes it.
     instead: Option<Route>,
     /// How the devices transfer data, one sentence or more each.
-    verdicts: Vec<String>,
+    pub verdicts: Vec<String>,
     /// Why NCCL gives up on the machine, so that only the widest path is known.
-    refused: Option<String>,
+    pub refused: Option<String>,
+    /// The devices.
+    #[serde(skip)]
+    pub ends: [NodeId; 2],
 }
 
 /// A path.
@@ -109,22 +114,38 @@ struct RouteHop {
 impl Report for PathReport {
     const FORMAT: &'static str = "topo-path";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 impl PathReport {
-    /// The answer; `names` are those of the devices.
-    pub fn of(answer: &FoundPath, names: &NodeNames<'_>) -> Self {
-        let [from, to] = answer.ends.map(|end| names.full(end));
-        let answer = &answer.explained;
-        let instead = answer.diverted.as_ref();
-        Self {
-            from,
-            to,
-            widest: Route::of(&answer.widest, &answer.widest.reason),
-            instead: instead.map(|(path, why)| Route::of(path, why)),
-            verdicts: answer.verdicts.clone(),
-            refused: answer.refused.as_ref().map(ToString::to_string),
+    /// The page: the widest path, the one that NCCL takes instead, and what that means.
+    pub fn page(&self) -> Page {
+        let widest = &self.widest;
+        let mut page = Page::new(format!("{} → {}", self.from, self.to));
+        page.remark = widest.summary();
+        let section = page.section("", "");
+        widest.hops(section);
+        section.say(&widest.reason);
+        if let Some(ruled) = &self.instead {
+            let section = page.section("NCCL takes instead", ruled.summary());
+            ruled.hops(section.say(&ruled.reason));
         }
+        if !self.verdicts.is_empty() {
+            let section = page.section("", "").lines("\n");
+            self.verdicts.iter().for_each(|verdict| {
+                section.say(verdict);
+            });
+        }
+        page
+    }
+
+    /// Whether bytes cross PCI on the path that NCCL takes.
+    pub fn uses_pci(&self) -> bool {
+        let hops = &self.instead.as_ref().unwrap_or(&self.widest).hops;
+        hops.iter().any(|hop| hop.link == LinkType::Pci.name())
     }
 }
 
@@ -144,5 +165,40 @@ impl Route {
             reason: reason.to_owned(),
             hops: hops.collect(),
         }
+    }
+
+    fn summary(&self) -> String {
+        if self.hops.is_empty() {
+            return self.kind.to_owned();
+        }
+        let hops = count(self.hops.len(), "hop");
+        format!("{}, {} GB/s, {hops}", self.kind, gbps(self.bandwidth_gbps))
+    }
+
+    fn hops(&self, section: &mut Section) {
+        if self.hops.is_empty() {
+            return;
+        }
+        let mut table = Table::new([">hop", "from", "to", "link", ">GB/s", "path so far", ""]);
+        // Where all hops are alike, none is a bottleneck.
+        let uneven = self.hops.iter().any(|hop| !hop.narrowest);
+        for (index, hop) in self.hops.iter().enumerate() {
+            let is_inside = hop.link == LinkType::Loc.name();
+            let cells = row![
+                index + 1,
+                hop.from,
+                hop.to,
+                if is_inside { "inside" } else { hop.link },
+                gbps(hop.bandwidth_gbps),
+                hop.so_far,
+                if uneven && hop.narrowest {
+                    "narrowest"
+                } else {
+                    ""
+                },
+            ];
+            table.row_of(vec![hop.from.clone(), hop.to.clone()], cells);
+        }
+        section.table(table);
     }
 }

@@ -21,7 +21,7 @@ use crate::expect::{self, ExpectReport};
 use crate::forests::with_forests;
 use crate::names::collective;
 use crate::overview::overview;
-use crate::path::{PathReport, path};
+use crate::path::path;
 use crate::rank::RankReport;
 use crate::report::Answered;
 use crate::request::PlannedJob;
@@ -413,10 +413,7 @@ impl PlannedJob {
         let names = NodeNames::new(&system);
         let settings = self.planned.settings.as_ref().clone();
         let found = path(&self.planned.name(), &system, &names, settings, ends);
-        Answered::of(&PathReport::of(
-            &found.map_err(|why| why.to_string())?,
-            &names,
-        ))
+        Answered::of(&found.map_err(|why| why.to_string())?)
     }
 
     fn with_forests(&self) -> Result<Answered, String> {

@@ -19,7 +19,7 @@ use crate::input::{Source, refuse_missing, why};
 use crate::job;
 use crate::output::Output;
 use crate::pictures;
-use crate::render::{self, differences, settings};
+use crate::render::{Look, settings};
 use crate::settings::read_settings;
 use crate::sizes;
 
@@ -126,17 +126,23 @@ fn many(
             Err(problem) => Err(format!("{problem:#}")),
         }
     })?;
-    output.differs = groups.differ();
+    let report = DiffReport::of_groups(groups);
+    output.differs = !report.equal;
     output.text = match arguments.format() {
         DiffFormat::Html => bail!(
             "{} files are given, but --format html shows two machines; expected two",
             files.len()
         ),
-        DiffFormat::Text if groups.all.len() < 2 => String::new(),
-        DiffFormat::Text => render::groups::page(&groups, environment.look()),
-        DiffFormat::Json => report::json(&DiffReport::of_groups(&groups))?,
+        DiffFormat::Text => text(&report, environment.look()),
+        DiffFormat::Json => report::json(&report)?,
     };
     Ok(())
+}
+
+/// The page; empty where nothing differs.
+fn text(report: &DiffReport, look: Look) -> String {
+    let page = report.page.as_ref();
+    page.map_or_else(String::new, |page| page.text(look))
 }
 
 /// The versions of A and B.
@@ -218,17 +224,16 @@ fn two(
         DiffError::Costs { .. } => anyhow!("{error} (topo plan -o writes them)"),
         error => error.into(),
     })?;
-    output.differs = !answer.comparison.is_empty();
-    let page = |look| differences::page(sides, &answer.devices, &answer.comparison, look);
+    output.differs = !answer.equal;
     output.text = match arguments.format() {
-        DiffFormat::Text => page(environment.look()),
+        DiffFormat::Text => text(&answer, environment.look()),
         DiffFormat::Html => {
             let (Some(one), Some(other)) = (&planned, &other_planned) else {
                 bail!("a plan holds no links to draw; expected topology files with --format html");
             };
-            pictures::differences([one, other], &page(pictures::LOOK))?
+            pictures::differences([one, other], &text(&answer, pictures::LOOK))?
         }
-        DiffFormat::Json => report::json(&DiffReport::of(answer))?,
+        DiffFormat::Json => report::json(&answer)?,
     };
     Ok(())
 }
@@ -255,18 +260,16 @@ fn files_alone(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    output.differs = !devices.is_empty();
+    let report = DiffReport::of_files(names.map(str::to_owned), devices);
+    output.differs = !report.equal;
     output.text = match arguments.format() {
         DiffFormat::Html => bail!(
             "{} and {} are topologies of AMD's RCCL, which are not drawn; expected --format text or json",
             names[0],
             names[1]
         ),
-        DiffFormat::Text => differences::of_files(names, devices, environment.look()),
-        DiffFormat::Json => {
-            let names = names.map(str::to_owned);
-            report::json(&DiffReport::of_files(names, devices))?
-        }
+        DiffFormat::Text => text(&report, environment.look()),
+        DiffFormat::Json => report::json(&report)?,
     };
     Ok(())
 }

@@ -94,7 +94,7 @@ pub(crate) fn run(
     let answer = doctor(&checked, &settings)?;
     output.differs = answer.differs();
     output.text = match arguments.form.format() {
-        TextOrJson::Text => answer.text(&hints::advice, environment.look()),
+        TextOrJson::Text => answer.page(&hints::advice).text(environment.look()),
         TextOrJson::Json => report::json(&answer)?,
     };
     Ok(())

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::JsonSchema;
-use answers::doctor::{PricedFinding, priced, table};
+use answers::doctor::{self, PricedFinding, priced};
 use answers::report::{self, Report};
 use anyhow::Result;
+use pages::Section;
 use planner::Settings;
 use probe::{Machine, Probe, ProbedGpu, ProbedNet};
 use serde::Serialize;
@@ -38,16 +39,19 @@ pub(crate) fn run(
     match format {
         ProbeFormat::Xml => {
             output.write(topology::xml::write(&probe.document), None)?;
-            output.notes = table(&findings, &hints::advice, plain);
+            let mut section = Section::default();
+            output.notes = doctor::findings(&mut section, &findings, &hints::advice).text(plain);
         }
         ProbeFormat::Json => output.text = report::json(&ProbeReport::of(&probe, findings))?,
         ProbeFormat::Text => {
             output.text = machine::page(&probe, look);
-            let number = count(findings.len(), "finding");
-            let found = table(&findings, &hints::advice, look);
-            output
-                .text
-                .push_str(&look.section("Findings", &number, &found));
+            let mut section = Section {
+                title: "Findings".to_owned(),
+                remark: count(findings.len(), "finding"),
+                ..Section::default()
+            };
+            doctor::findings(&mut section, &findings, &hints::advice);
+            output.text.push_str(&section.text(look));
         }
     }
     Ok(())

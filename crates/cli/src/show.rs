@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use answers::path::{FoundPath, PathReport};
+use answers::path::PathReport;
 use answers::show::ShowReport;
 use answers::{Machine, report};
 use anyhow::{Result, bail};
 use plan::Plan;
 use planner::Settings;
-use planner::explain::{self, NodeNames, PathAnswer};
+use planner::explain::{self, NodeNames};
 use probe::checks::{self, SwitchPort};
-use topology::{LinkType, NodeData, NodeId, System};
+use topology::{NodeData, NodeId, System};
 
 use crate::arguments::ShowArguments;
 use crate::environment::Environment;
@@ -19,9 +19,7 @@ use crate::input::{self, Source, is_recording};
 use crate::live;
 use crate::output::{Output, ShowFormat};
 use crate::pictures::{self, PictureFormat};
-use crate::render::{
-    Look, access_control, document, path, planned_machines, settings, tree, version,
-};
+use crate::render::{Look, access_control, document, planned_machines, settings, tree, version};
 
 pub(crate) fn run(
     arguments: &ShowArguments,
@@ -62,17 +60,14 @@ pub(crate) fn run(
             let system = Arc::new(system?);
             let names = NodeNames::new(&system);
             let mut found = one_path(&machine, &names, &system, given, ends, output)?;
-            if uses_pci(&found.explained) {
+            if found.uses_pci() {
                 let ports = switch_ports(&arguments.file, &system, found.ends)?;
-                let verdicts = &mut found.explained.verdicts;
-                verdicts.extend(access_control::access_control(&ports));
+                let verdict = access_control::access_control(&ports);
+                found.verdicts.extend(verdict);
             }
             match json {
-                true => report::json(&PathReport::of(&found, &names))?,
-                false => {
-                    let ends = found.ends.map(|end| names.full(end));
-                    path::answer(&ends.join(" → "), &found.explained, look)
-                }
+                true => report::json(&found)?,
+                false => found.page().text(look),
             }
         }
     };
@@ -152,23 +147,17 @@ fn one_path(
     settings: Settings,
     ends: &[String],
     output: &mut Output,
-) -> Result<FoundPath> {
+) -> Result<PathReport> {
     let [from, to] = ends else {
         bail!("--path takes two devices")
     };
     let found = answers::path::path(&machine.name, system, names, settings, [from, to])?;
-    if let Some(error) = &found.explained.refused {
+    if let Some(error) = &found.refused {
         output.warnings.push(format!(
             "only the widest path is shown, because NCCL gives up on this machine: {error}"
         ));
     }
     Ok(found)
-}
-
-fn uses_pci(answer: &PathAnswer) -> bool {
-    let instead = answer.diverted.as_ref().map(|(route, _)| route);
-    let hops = &instead.unwrap_or(&answer.widest).hops;
-    hops.iter().any(|hop| hop.link == LinkType::Pci)
 }
 
 /// The switch ports between two devices of a recorded machine; a topology file does not tell.

@@ -1,6 +1,6 @@
 //! A page as data.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::Table;
 
@@ -38,6 +38,9 @@ pub struct Field {
     pub name: String,
     /// Its value.
     pub value: String,
+    /// Commands and options of the program, which it shows after the value, and no other program.
+    #[serde(skip)]
+    pub hint: String,
     /// How much it matters.
     pub tone: Tone,
 }
@@ -49,7 +52,11 @@ pub struct Section {
     pub title: String,
     /// What is said beside the title, with less importance.
     pub remark: String,
+    /// Commands and options of the program, which it shows after the remark, and no other program.
+    #[serde(skip)]
+    pub hint: String,
     /// What it holds.
+    #[serde(serialize_with = "without_hints")]
     pub blocks: Vec<Block>,
 }
 
@@ -61,8 +68,15 @@ pub enum Block {
     Table(Table),
     /// A sentence or several; the width of the screen breaks it.
     Text {
+        /// What stands before it, with blanks after it.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        label: String,
         /// What it says.
         text: String,
+        /// Commands and options of the program, which it shows after the text, and no other
+        /// program.
+        #[serde(skip)]
+        hint: String,
         /// How much it matters.
         tone: Tone,
         /// What stands before its first line on a terminal.
@@ -83,6 +97,8 @@ pub enum Block {
         /// How much that matters.
         tone: Tone,
     },
+    /// Names with values, as in a page's head.
+    Fields(Vec<Field>),
     /// Lines that stay as they are: a tree, a matrix.
     Lines(String),
 }
@@ -93,6 +109,7 @@ impl Field {
         Self {
             name: name.into(),
             value: value.into(),
+            hint: String::new(),
             tone: Tone::Plain,
         }
     }
@@ -104,6 +121,12 @@ impl Field {
             ..Self::new("", value)
         }
     }
+}
+
+/// Blocks without those that only name commands and options of the program.
+fn without_hints<S: Serializer>(blocks: &[Block], to: S) -> Result<S::Ok, S::Error> {
+    let is_hint = |it: &&Block| matches!(it, Block::Text { text, .. } if text.is_empty());
+    to.collect_seq(blocks.iter().filter(|it| !is_hint(it)))
 }
 
 impl Page {
@@ -128,12 +151,20 @@ impl Page {
         self
     }
 
+    /// Adds another page: its head becomes a section.
+    pub fn append(&mut self, page: Self) -> &mut Self {
+        let section = self.section(page.title, page.remark);
+        section.blocks.push(Block::Fields(page.fields));
+        self.sections.extend(page.sections);
+        self
+    }
+
     /// Adds a section, and returns it to be filled.
     pub fn section(&mut self, title: impl Into<String>, remark: impl Into<String>) -> &mut Section {
         self.sections.push(Section {
             title: title.into(),
             remark: remark.into(),
-            blocks: Vec::new(),
+            ..Section::default()
         });
         let last = self.sections.len() - 1;
         &mut self.sections[last]
@@ -147,34 +178,71 @@ impl Section {
         self
     }
 
-    fn add(&mut self, text: impl Into<String>, tone: Tone, later: &'static str) -> &mut Self {
+    fn add(
+        &mut self,
+        text: impl Into<String>,
+        tone: Tone,
+        [first, later]: [&'static str; 2],
+    ) -> &mut Self {
         self.blocks.push(Block::Text {
+            label: String::new(),
             text: text.into(),
+            hint: String::new(),
             tone,
-            first: "  ",
+            first,
             later,
         });
         self
     }
 
+    /// Adds commands and options of the program to the last sentences, or to the remark if there
+    /// is no block: only the program shows them.
+    pub fn hint(&mut self, hint: impl Into<String>) -> &mut Self {
+        match self.blocks.last_mut() {
+            None => self.hint = hint.into(),
+            Some(Block::Text { hint: it, .. }) => *it = hint.into(),
+            Some(_) => return self.say("").hint(hint),
+        }
+        self
+    }
+
     /// Adds sentences.
     pub fn say(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(text, Tone::Plain, "  ")
+        self.add(text, Tone::Plain, ["  ", "  "])
     }
 
     /// Adds sentences whose lines after the first are indented further, as an item of a list.
     pub fn item(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(text, Tone::Plain, "    ")
+        self.add(text, Tone::Plain, ["  ", "    "])
+    }
+
+    /// Adds sentences after a label, such as a rule's id; the label ends with blanks.
+    pub fn labeled(&mut self, label: impl Into<String>, text: impl Into<String>) -> &mut Self {
+        self.add(text, Tone::Plain, ["  ", "        "]);
+        if let Some(Block::Text { label: it, .. }) = self.blocks.last_mut() {
+            *it = label.into();
+        }
+        self
+    }
+
+    /// Adds sentences after `note: `.
+    pub fn note(&mut self, text: impl Into<String>) -> &mut Self {
+        self.add(text, Tone::Plain, ["note: ", "      "])
+    }
+
+    /// Adds sentences about the item before.
+    pub fn below(&mut self, text: impl Into<String>) -> &mut Self {
+        self.add(text, Tone::Plain, ["    ", "    "])
     }
 
     /// Adds sentences of less importance.
     pub fn faint(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(text, Tone::Faint, "  ")
+        self.add(text, Tone::Faint, ["  ", "  "])
     }
 
     /// Adds sentences to notice.
     pub fn notice(&mut self, text: impl Into<String>) -> &mut Self {
-        self.add(text, Tone::Notice, "  ")
+        self.add(text, Tone::Notice, ["  ", "  "])
     }
 
     /// Adds a word, what it is about, and below that what there is to say.
@@ -190,6 +258,13 @@ impl Section {
             text: text.to_owned(),
             tone,
         });
+        self
+    }
+
+    /// Adds a line with a name, as in a page's head.
+    pub fn field(&mut self, name: &str, value: impl Into<String>) -> &mut Self {
+        self.blocks
+            .push(Block::Fields(vec![Field::new(name, value)]));
         self
     }
 

@@ -54,9 +54,12 @@ impl Look {
 
     /// Lines of a page's head.
     pub fn fields(self, fields: &[Field]) -> String {
-        let line = |field: &Field| match (field.tone, &field.name[..]) {
-            (Tone::Plain, name) => self.field(name, &field.value),
-            (tone, _) => self.tone(tone, &wrap(&field.value, FIELD, FIELD, self.width)),
+        let line = |field: &Field| {
+            let value = joined(&field.value, &field.hint);
+            match field.tone {
+                Tone::Plain => self.field(&field.name, &value),
+                tone => self.tone(tone, &wrap(&value, FIELD, FIELD, self.width)),
+            }
         };
         fields.iter().map(line).collect()
     }
@@ -106,7 +109,10 @@ impl Look {
 impl Page {
     /// The page as text, no line longer than the look's width where words allow that.
     pub fn text(&self, look: Look) -> String {
-        let mut text = look.title(&self.title, &self.remark);
+        let mut text = match self.title.is_empty() {
+            true => String::new(),
+            false => look.title(&self.title, &self.remark),
+        };
         text.push_str(&look.fields(&self.fields));
         for section in &self.sections {
             text.push_str(&section.text(look));
@@ -121,7 +127,7 @@ impl Section {
         let body: String = self.blocks.iter().map(|it| it.text(look)).collect();
         match self.title.is_empty() {
             true => body,
-            false => look.section(&self.title, &self.remark, &body),
+            false => look.section(&self.title, &joined(&self.remark, &self.hint), &body),
         }
     }
 }
@@ -131,11 +137,16 @@ impl Block {
         match self {
             Self::Table(table) => columns::text(table, look),
             Self::Text {
+                label,
                 text,
+                hint,
                 tone,
                 first,
                 later,
-            } => look.tone(*tone, &wrap(text, first, later, look.width)),
+            } => {
+                let (text, first) = (joined(text, hint), format!("{first}{label}"));
+                look.tone(*tone, &wrap(&text, &first, later, look.width))
+            }
             Self::Entry {
                 word,
                 about,
@@ -145,8 +156,18 @@ impl Block {
                 let below = look.tone(*tone, &wrap(text, BELOW, BELOW, look.width));
                 wrap(about, &format!("  {word:<10} "), BELOW, look.width) + &below
             }
+            Self::Fields(fields) => look.fields(fields),
             Self::Lines(lines) => lines.clone(),
         }
+    }
+}
+
+/// A text with what only the program says after it.
+fn joined(text: &str, hint: &str) -> String {
+    match (text, hint) {
+        ("", only) | (only, "") => only.to_owned(),
+        _ if hint.starts_with([',', ';', ':']) => format!("{text}{hint}"),
+        _ => format!("{text} {hint}"),
     }
 }
 

@@ -46,7 +46,8 @@ function paragraph(text, tone) {
 }
 function block({ kind, it }) {
   if (kind === "table") return table(it.headers, it.rows.map((row) => row.map((cell, at) => (it.right.includes(at) ? element("span", { class: "n" }, cell) : cell))), (row) => it.devices?.[row] ?? []);
-  if (kind === "text") return paragraph(it.text, it.tone);
+  if (kind === "text") return paragraph((it.label ?? "") + it.text, it.tone);
+  if (kind === "fields") return table(["", ""], it.map(({ name, value }) => [name, value]));
   if (kind === "entry") return element("section", {}, element("h3", {}, `${it.word}: ${it.about}`), paragraph(it.text, it.tone));
   return element("pre", {}, it);
 }

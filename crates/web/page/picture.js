@@ -60,8 +60,7 @@ async function showChosen() {
       const path = await question({ ask: "path", from, to, machine: state.machine });
       const taken = path.instead ?? path.widest;
       parts.push(element("h3", {}, `${path.from} → ${path.to}: ${taken.type}, ${number(taken.bandwidth_gbps)} GB/s`),
-        table(["from", "to", "link", "GB/s", "path so far", "limit"], taken.hops.map((it) => [it.from, it.to, it.link, it.bandwidth_gbps, it.so_far, it.narrowest ? "narrowest" : ""]), (it) => [taken.hops[it].from, taken.hops[it].to]),
-        element("p", {}, sentence(path.widest.reason)), ...(path.instead ? [element("p", {}, sentence(path.instead.reason))] : []), ...path.verdicts.map((it) => element("p", {}, it)));
+        ...sections(path.page));
     } catch (why) {
       parts.push(element("p", {}, why.message));
     }

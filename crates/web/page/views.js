@@ -212,9 +212,7 @@ async function logView(view) {
   const devices = plan?.devices.filter((it) => it.startsWith("GPU")) ?? [];
   view.append(element("h2", {}, log.files.join(", ")), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} host${log.hosts.length === 1 ? "" : "s"}; ${log.lines.read} lines read, ${log.lines.ignored} of no interest, ${log.lines.unknown} unknown`),
     ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} node${it.nodes === 1 ? "" : "s"}`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")]), () => devices.slice(0, it.ranks)))));
-  const odd = [log.odd_hosts, ...log.communicators.map((it) => it.odd_ranks)].flat();
-  if (odd.length) view.append(table(["odd", "usual", "others"], odd.map((it) => [it.what, it.usual, it.others.map(([value, who]) => `${value}: ${who.join(", ")}`).join("; ")])));
-  if (log.warnings.length) view.append(table(["warnings", "times", "meaning", "what to do"], log.warnings.map((it) => [it.text, it.count, it.means, it.advice])));
+  view.append(...sections(log.page));
   view.append(...log.broken.map((line) => element("p", { class: "error" }, `a ring, tree or channel in an unknown form; please report it: ${line}`)));
 }
 async function diagnoseView(view) {

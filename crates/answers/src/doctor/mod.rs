@@ -12,11 +12,10 @@ use planner::{Job, Settings};
 use serde::Serialize;
 use topology::xml::Document;
 
-use crate::groups::json::GroupRow;
 use crate::groups::{self, Content, Groups, GroupsError, PlanOrReason};
 use crate::report::Report;
 use crate::ring_price::{self, Cost};
-pub use page::table;
+pub use page::{Advice, findings};
 
 /// A finding with what it costs.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -56,14 +55,11 @@ pub struct DoctorReport {
     /// The files in groups of equal machines, where several were checked; the first group is the
     /// reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Vec<GroupRow>>,
+    pub groups: Option<Groups>,
     /// Collectives of which NCCL's plan for the machine reaches less than 70 % of what its links
     /// allow, where one machine was checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LowShare>,
-    /// The same groups.
-    #[serde(skip)]
-    grouped: Option<Groups>,
 }
 
 /// A limit of a collective far below that of the machine's links.
@@ -171,12 +167,10 @@ pub fn doctor(
     settings: &Settings,
 ) -> Result<DoctorReport, GroupsError> {
     let [only] = checked else {
-        let grouped = groups_of(checked, settings)?;
         return Ok(DoctorReport {
+            groups: Some(groups_of(checked, settings)?),
             findings: findings_of(checked, settings),
-            groups: Some(grouped.rows()),
             limits: Vec::new(),
-            grouped: Some(grouped),
         });
     };
     let machine = only.machine();
@@ -185,14 +179,13 @@ pub fn doctor(
         findings: findings.unwrap_or_default(),
         groups: None,
         limits: machine.map_or_else(Vec::new, |(_, document)| limits(document, settings)),
-        grouped: None,
     })
 }
 
 impl DoctorReport {
     /// Whether something is wrong, or machines differ.
     pub fn differs(&self) -> bool {
-        let differ = self.grouped.as_ref().is_some_and(Groups::differ);
+        let differ = self.groups.as_ref().is_some_and(Groups::differ);
         !self.findings.is_empty() || differ
     }
 }

@@ -5,19 +5,17 @@ use std::borrow::Cow;
 use bounds::optimum::Optimum;
 use findings::Rule;
 use pages::numbers::or_dash;
-use pages::terminal::{Look, wrap};
-use pages::{Section, Table, row};
+use pages::{Page, Section, Table, row};
 
 use super::{DoctorReport, LowShare, PricedFinding};
-use crate::terminal::groups::{common_folder, files_of, page as groups_page};
+use crate::groups::page::{common_folder, files_of};
 
 impl LowShare {
     pub(super) fn of(it: Optimum) -> Self {
         let links = it.limit.summary();
         Self {
             sentence: format!(
-                "NCCL's plan reaches {:.1} GB/s for {}, {} of the {:.1} GB/s that the links allow ({}{}{links}); topo \
-                 bound shows what trees reach, topo plan --explain why NCCL's search ends lower.",
+                "NCCL's plan reaches {:.1} GB/s for {}, {} of the {:.1} GB/s that the links allow ({}{}{links})",
                 it.nccl,
                 it.operation,
                 it.percent(),
@@ -33,33 +31,43 @@ impl LowShare {
     }
 }
 
+/// Says what to do about a rule.
+pub type Advice<'a> = &'a dyn Fn(Rule) -> Cow<'static, str>;
+
 impl DoctorReport {
-    /// The page: the groups of several machines, all findings, and what limits the plan. `advice`
-    /// says what to do about a rule.
-    pub fn text(&self, advice: &dyn Fn(Rule) -> Cow<'static, str>, look: Look) -> String {
-        let findings = table(&self.findings, advice, look);
-        let mut text = match &self.grouped {
-            None => findings,
-            Some(all) if self.findings.is_empty() && all.all.len() > 1 => {
-                format!("{}\nno findings in single files\n", groups_page(all, look))
-            }
-            Some(all) => format!("{}\n{findings}", groups_page(all, look)),
+    /// The page: the groups of several machines, all findings, and what limits the plan.
+    pub fn page(&self, advice: Advice<'_>) -> Page {
+        let mut page = Page::default();
+        let mut several = false;
+        if let Some(groups) = &self.groups {
+            several = groups.all.len() > 1;
+            page = groups.page();
+            page.section("", "").lines("\n");
+        }
+        let section = page.section("", "");
+        match self.findings.is_empty() && several {
+            true => section.lines("no findings in single files\n"),
+            false => findings(section, &self.findings, advice),
         };
         for limit in &self.limits {
-            text.push_str(&wrap(&limit.sentence, "note: ", "      ", look.width));
+            section.note(&limit.sentence).hint(ABOVE);
         }
-        text
+        page
     }
 }
 
-/// Findings and, below, what to do; one line when there are none.
-pub fn table(
+/// What tells more about a limit.
+const ABOVE: &str =
+    "; topo bound shows what trees reach, topo plan --explain why NCCL's search ends lower.";
+
+/// Adds findings and, below, what to do; one line when there are none.
+pub fn findings<'s>(
+    section: &'s mut Section,
     findings: &[PricedFinding],
-    advice: &dyn Fn(Rule) -> Cow<'static, str>,
-    look: Look,
-) -> String {
+    advice: Advice<'_>,
+) -> &'s mut Section {
     if findings.is_empty() {
-        return "no findings\n".to_owned();
+        return section.lines("no findings\n");
     }
     let several = findings.iter().any(|it| !it.files().is_empty());
     let mut headers = vec!["id", "device", "what", "seen", "expected", "costs"];
@@ -67,7 +75,7 @@ pub fn table(
         headers.insert(1, "files");
     }
     let folder = common_folder(findings.iter().flat_map(|it| it.files()));
-    let mut columns = Table::new(headers);
+    let mut table = Table::new(headers);
     for it in findings {
         let mut cells = row![
             it.id,
@@ -80,14 +88,13 @@ pub fn table(
         if several {
             cells.insert(1, files_of(it.files(), &folder));
         }
-        columns.row(cells);
+        table.row(cells);
     }
-    let mut text = Section::default().table(columns).lines("\n").text(look);
+    section.table(table).lines("\n");
     let mut rules: Vec<Rule> = findings.iter().map(|it| it.rule).collect();
     rules.dedup();
     for rule in rules {
-        let first = format!("  {}  ", rule.id());
-        text.push_str(&wrap(&advice(rule), &first, "        ", look.width));
+        section.labeled(format!("{}  ", rule.id()), advice(rule));
     }
-    text
+    section
 }

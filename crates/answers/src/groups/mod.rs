@@ -1,17 +1,22 @@
 //! Groups of equal machines among many files: which one is odd, and in what.
 
-pub mod json;
+pub(crate) mod page;
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::JsonSchema;
+use crate::diff;
+use crate::differences::DeviceDifference;
 use crate::ring_price::{Cost, MachineRings};
-use plan::{Comparison, Plan, compare};
+use pages::Page;
+use plan::{Plan, compare};
 use planner::Settings;
 use planner::explain::count;
-use topology::differences::{Inventory, MachineDifference, canonical};
+use serde::Serialize;
+use topology::differences::{Inventory, canonical};
 use topology::xml::Document;
 
 /// Why files cannot be grouped.
@@ -47,31 +52,39 @@ pub enum Content {
 pub type PlanOrReason = Result<Plan, String>;
 
 /// Equal machines.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Group {
-    /// Their files, in the order given.
+    /// Their files.
     pub files: Vec<String>,
-    /// How they differ from the reference.
-    pub differences: Vec<MachineDifference>,
-    /// Whether a job would notice a difference.
+    /// Whether the others are compared with these: the largest group that can be planned, the
+    /// fastest if several are as large.
+    pub reference: bool,
+    /// Whether a job would notice that they differ from the reference.
     pub noticed: bool,
     /// Why they cannot be planned.
-    pub problem: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cannot_be_planned: Option<String>,
     /// Why they cannot be read.
-    pub unreadable: Option<String>,
-    /// Bandwidth lost against the reference, if a job notices the difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cannot_be_read: Option<String>,
+    /// How they differ from the reference, device by device.
+    pub differences: Vec<DeviceDifference>,
+    /// Bandwidth lost against the reference; null if the planner cannot tell.
     pub cost: Option<Cost>,
-    /// The plans of the reference and of these, if nothing else tells how they differ.
-    pub plans: Option<Box<(Plan, Plan, Comparison)>>,
+    /// How the plans of the reference and of these differ, if nothing else tells it.
+    #[serde(skip)]
+    plans: Option<Page>,
 }
 
 /// The files of a command in groups. The first, the reference, is the largest that can be planned.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
 pub struct Groups {
     /// The groups, the largest first.
     pub all: Vec<Group>,
     /// Whether other groups are as large as the reference, which is the fastest of them.
-    pub tied: bool,
+    #[serde(skip)]
+    tied: bool,
 }
 
 /// Machines that NCCL cannot tell apart.
@@ -234,10 +247,11 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, GroupsEr
     let best = OnceCell::new();
     groups.push(Group {
         files: reference.files.clone(),
+        reference: true,
         differences: Vec::new(),
         noticed: false,
-        unreadable: reference.content.unreadable(),
-        problem: reference.problem(),
+        cannot_be_read: reference.content.unreadable(),
+        cannot_be_planned: reference.problem(),
         cost: None,
         plans: None,
     });
@@ -260,7 +274,8 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, GroupsEr
         };
         let plans = match (comparison, &reference.planned, &other.planned) {
             (Some(comparison), Ok(one), Ok(two)) if differences.is_empty() => {
-                Some(Box::new((one.clone(), two.clone(), comparison)))
+                let names = [&reference.files[0], &other.files[0]];
+                diff::page([(names[0], one), (names[1], two)], &[], &comparison)
             }
             _ => None,
         };
@@ -270,10 +285,11 @@ fn compared(all: Vec<Equal>, settings: &Settings) -> Result<Vec<Group>, GroupsEr
         };
         groups.push(Group {
             cost: noticed.then(costs).flatten(),
-            unreadable: other.content.unreadable(),
-            problem: other.problem(),
+            reference: false,
+            cannot_be_read: other.content.unreadable(),
+            cannot_be_planned: other.problem(),
             files: other.files,
-            differences,
+            differences: differences.iter().map(DeviceDifference::of).collect(),
             noticed,
             plans,
         });

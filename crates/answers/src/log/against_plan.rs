@@ -8,8 +8,10 @@ use nccl_log::compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use planner::{NcclVersion, Settings};
+use serde::Serialize;
 use topology::xml::Document;
 
+use crate::JsonSchema;
 use crate::assume::{self, AssumeError};
 use crate::device::bus_ids;
 use crate::gpus::Gpus;
@@ -73,29 +75,48 @@ pub enum LogError {
     },
 }
 
-/// The comparison of one communicator.
-#[derive(Debug)]
+/// The comparison with a plan.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Comparison {
-    /// Which communicator of the log.
+    /// The position of the communicator.
     pub communicator: usize,
-    /// The machine's name.
+    /// The machine.
     pub machine: String,
     /// Hosts of the job.
     pub hosts: u32,
     /// The version as which the plan is made.
-    pub version: NcclVersion,
-    /// The comparisons; fields that the log lacks are left out.
-    pub compared: Vec<FieldComparison>,
-    /// Notes on the comparison.
+    pub nccl: &'static str,
+    /// Nothing differs.
+    pub agrees: bool,
+    /// Fields: name, values, and the values that differ with the log's and the plan's; those that
+    /// the log lacks are left out.
+    pub fields: Vec<ComparedField>,
+    /// Notes for the reader.
     pub notes: Vec<String>,
     /// Oddities of the machine and the job.
+    #[serde(skip)]
     pub job_notes: Vec<JobNote>,
 }
 
-impl Comparison {
-    /// Whether a value differs.
-    pub fn differs(&self) -> bool {
-        self.compared.iter().any(|it| !it.differences.is_empty())
+/// A field that was compared.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ComparedField {
+    /// Its name.
+    pub field: &'static str,
+    /// Values that were compared.
+    pub values: u64,
+    /// Differences: the value, the log's and the plan's.
+    pub differences: Vec<(String, String, String)>,
+}
+
+impl ComparedField {
+    fn of(it: FieldComparison) -> Self {
+        let differences = it.differences.into_iter();
+        Self {
+            field: it.field.name(),
+            values: it.values,
+            differences: differences.map(|it| (it.what, it.nccl, it.plan)).collect(),
+        }
     }
 }
 
@@ -165,12 +186,14 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
     let said = compared
         .into_iter()
         .filter(|it| it.values > 0 && it.field != Field::Outcome);
+    let fields: Vec<ComparedField> = said.map(ComparedField::of).collect();
     Ok(Comparison {
         communicator: number,
         machine: name,
         hosts,
-        version,
-        compared: said.collect(),
+        nccl: version.name(),
+        agrees: fields.iter().all(|it| it.differences.is_empty()),
+        fields,
         notes,
         job_notes: made.notes,
     })

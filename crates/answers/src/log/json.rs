@@ -6,6 +6,7 @@ use crate::JsonSchema;
 use nccl_log::log::{Graph, HostFacts, Oddity, RankFacts};
 use nccl_log::statement::Stage;
 use nccl_log::{Communicator, Log};
+use pages::Page;
 use serde::Serialize;
 
 use super::{Comparison, is_odd, pattern, rebuilt};
@@ -42,7 +43,10 @@ pub struct LogReport {
     unknown: Vec<(String, u64)>,
     /// The comparison with a plan.
     #[serde(skip_serializing_if = "Option::is_none")]
-    comparison: Option<ComparisonReport>,
+    pub(super) comparison: Option<Comparison>,
+    /// The log.
+    #[serde(skip)]
+    pub log: Log,
 }
 
 /// Numbers of lines.
@@ -241,44 +245,18 @@ struct WarningReport {
     sources: Vec<(String, Option<u32>)>,
 }
 
-/// The comparison with a plan.
-#[derive(Debug, Serialize, JsonSchema)]
-struct ComparisonReport {
-    /// The position of the communicator.
-    communicator: usize,
-    /// The machine.
-    machine: String,
-    /// Hosts of the job.
-    hosts: u32,
-    /// The version as which the plan is made.
-    nccl: String,
-    /// Nothing differs.
-    agrees: bool,
-    /// Fields: name, values, and the values that differ with the log's and the plan's.
-    fields: Vec<FieldReport>,
-    /// Notes for the reader.
-    notes: Vec<String>,
-}
-
-/// A field that was compared.
-#[derive(Debug, Serialize, JsonSchema)]
-struct FieldReport {
-    /// Its name.
-    field: &'static str,
-    /// Values that were compared.
-    values: u64,
-    /// Differences: the value, the log's and the plan's.
-    differences: Vec<(String, String, String)>,
-}
-
 impl Report for LogReport {
     const FORMAT: &'static str = "topo-log";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 impl LogReport {
     /// The report of a log, and of its comparison if there is one.
-    pub fn of(log: &Log, comparison: Option<&Comparison>) -> Self {
+    pub fn of(log: Log, comparison: Option<Comparison>) -> Self {
         let counts = &log.counts;
         let gpus = log.gpus.iter().map(|(rank, (host, model))| GpuReport {
             rank: *rank,
@@ -287,7 +265,7 @@ impl LogReport {
         });
         Self {
             files: log.files.clone(),
-            odd: is_odd(log),
+            odd: is_odd(&log),
             incomplete: log.is_full,
             lines: LinesReport {
                 all: counts.lines,
@@ -318,7 +296,8 @@ impl LogReport {
                 .map(|it| format!("{}:{}: {}", it.file, it.line, it.text))
                 .collect(),
             unknown: log.unknown.clone(),
-            comparison: comparison.map(compared),
+            comparison,
+            log,
         }
     }
 }
@@ -444,26 +423,5 @@ fn warning(it: &nccl_log::collect::Warning) -> WarningReport {
         means: it.meaning.map(|it| it.means),
         advice: it.meaning.map(|it| it.advice),
         sources: it.sources.clone(),
-    }
-}
-
-fn compared(it: &Comparison) -> ComparisonReport {
-    let fields = it.compared.iter().map(|field| FieldReport {
-        field: field.field.name(),
-        values: field.values,
-        differences: field
-            .differences
-            .iter()
-            .map(|it| (it.what.clone(), it.nccl.clone(), it.plan.clone()))
-            .collect(),
-    });
-    ComparisonReport {
-        communicator: it.communicator,
-        machine: it.machine.clone(),
-        hosts: it.hosts,
-        nccl: it.version.name().to_owned(),
-        agrees: !it.differs(),
-        fields: fields.collect(),
-        notes: it.notes.clone(),
     }
 }

@@ -2,12 +2,13 @@
 
 mod against_plan;
 pub mod json;
+mod page;
 mod rebuilt;
 
 use nccl_log::Log;
 use nccl_log::statement::Stage;
 
-pub use against_plan::{Comparison, LogError, LogQuestion, compare};
+pub use against_plan::{ComparedField, Comparison, LogError, LogQuestion, compare};
 pub(crate) use against_plan::{IGNORED, settings, version};
 pub use json::LogReport;
 pub use rebuilt::{rings, trees};

@@ -3,15 +3,12 @@
 mod branch;
 pub mod channels;
 pub mod connections;
-pub mod differences;
 pub mod document;
 mod grid;
-pub mod groups;
 pub mod job_plan;
 pub mod matrix;
 pub mod measured;
 pub mod names;
-pub mod path;
 pub mod paths;
 pub mod plan;
 pub mod planned_machines;

@@ -4,9 +4,8 @@ pub(crate) mod access_control;
 pub(crate) mod machine;
 
 pub(crate) use answers::terminal::{
-    Look, count, differences, document, groups, matrix, measured, or_dash, path, plan,
-    planned_machines, program, ranges, rank, settings, summary, table, tree, trim_lines, version,
-    wrap,
+    Look, count, document, matrix, measured, or_dash, plan, planned_machines, program, ranges,
+    rank, settings, summary, table, tree, trim_lines, version, wrap,
 };
 
 use crate::environment::Environment;

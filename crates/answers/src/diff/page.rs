@@ -1,37 +1,22 @@
-//! The differences of two plans, as tables.
+//! The differences of two plans as a page.
 
-use crate::differences::words;
-use plan::{ChoiceDifference, Comparison, Plan, PlanDifference, SizeChoice};
+use pages::numbers::{count, gbps, group, microseconds, percent, ranges, short};
+use pages::{Page, Table};
+use plan::{ChoiceDifference, Comparison, PlanDifference, SizeChoice};
 use serde_json::Value;
 
-use topology::differences::MachineDifference;
+use super::NamedPlan;
+use crate::differences::{DeviceDifference, few};
+use crate::head;
 
-use super::table::Columns;
-use super::{Look, count, gbps, group, microseconds, percent, ranges, trim_lines, version, wrap};
-use pages::numbers::short;
-
-/// Most differences that are shown for a group.
-const SHOWN: usize = 4;
-
-/// The first differences in words.
-pub fn few(differences: &[MachineDifference]) -> Vec<String> {
-    let mut parts: Vec<String> = differences.iter().take(SHOWN).map(words).collect();
-    let more = differences.len().saturating_sub(SHOWN);
-    if more > 0 {
-        parts.push(format!("{more} more (--format json)"));
-    }
-    parts
-}
-
-/// The differences; empty if there are none. `devices` are differences of the files.
-pub fn page(
-    plans: [(&str, &Plan); 2],
-    devices: &[MachineDifference],
+/// The differences, if there are any. `devices` are differences of the files.
+pub(crate) fn page(
+    plans: [NamedPlan<'_>; 2],
+    devices: &[DeviceDifference],
     comparison: &Comparison,
-    look: Look,
-) -> String {
+) -> Option<Page> {
     if comparison.is_empty() && devices.is_empty() {
-        return String::new();
+        return None;
     }
     let [(first, one), (second, other)] = plans;
     let names = if first == second {
@@ -39,72 +24,69 @@ pub fn page(
     } else {
         [first.to_owned(), second.to_owned()]
     };
-    let mut text = head([first, second], look);
-    text.push_str(&versions([&one.profile, &other.profile], look));
+    let mut page = titled([first, second]);
+    page.field("nccl", versions([&one.profile, &other.profile]));
     if !devices.is_empty() {
         let unnoticed = match comparison.is_empty() {
             true => "; a job does not notice it",
             false => "",
         };
-        text.push_str(&of_devices(&names, devices, unnoticed, look));
+        of_devices(&mut page, &names, devices, unnoticed);
     }
     let mut sections = group(comparison.facts.iter().map(|fact| (section(fact), fact)));
     let several = plans.iter().any(|(_, plan)| plan.machines.len() > 1);
     sections.sort_by_key(|(title, _)| SECTIONS.iter().position(|known| known == title));
     for (title, rows) in &sections {
-        text.push_str(&look.section(title, "", &facts(rows, &names, several, look)));
+        page.section(*title, "").table(facts(rows, &names, several));
     }
     if !comparison.choices.is_empty() {
-        text.push_str(&look.section(
-            "Choices",
-            "algorithm, protocol, channels, predicted time",
-            &choices(&comparison.choices, &names, look),
-        ));
+        let remark = "algorithm, protocol, channels, predicted time";
+        let table = choices(&comparison.choices, &names);
+        page.section("Choices", remark).table(table);
     }
-    trim_lines(&text)
+    Some(page)
 }
 
-/// The differences between the devices of two files that are not planned; empty if there are none.
-pub fn of_files(names: [&str; 2], devices: &[MachineDifference], look: Look) -> String {
+/// The differences between the devices of two files that are not planned, if there are any.
+pub(super) fn of_files(names: &[String; 2], devices: &[DeviceDifference]) -> Option<Page> {
     if devices.is_empty() {
-        return String::new();
+        return None;
     }
-    let text = head(names, look);
-    text + &of_devices(&names.map(str::to_owned), devices, "", look)
+    let mut page = titled([&names[0], &names[1]]);
+    of_devices(&mut page, names, devices, "");
+    Some(page)
 }
 
-fn head([first, second]: [&str; 2], look: Look) -> String {
-    let title = match first == second {
+fn titled([first, second]: [&str; 2]) -> Page {
+    Page::new(match first == second {
         true => format!("{first}: A and B"),
         false => format!("{first} and {second}"),
-    };
-    format!("{}\n", look.heading(&title))
+    })
 }
 
 /// The version of NCCL that decides, or both.
-fn versions([first, second]: [&str; 2], look: Look) -> String {
+fn versions([first, second]: [&str; 2]) -> String {
     if first == second {
-        return version::of_profile(first, look);
+        return head::version(first);
     }
-    let [first, second] = [first, second].map(version::profile_words);
-    look.field("nccl", &format!("A {first}, B {second}"))
+    let [first, second] = [first, second].map(head::version);
+    format!("A {first}, B {second}")
 }
 
-fn of_devices(
-    names: &[String; 2],
-    devices: &[MachineDifference],
-    unnoticed: &str,
-    look: Look,
-) -> String {
+fn of_devices(page: &mut Page, names: &[String; 2], devices: &[DeviceDifference], unnoticed: &str) {
     let remark = format!(
         "of {}, instead of those of {}{unnoticed}",
         names[1], names[0]
     );
+    let section = page.section("Devices", remark);
     let lines = few(devices);
-    let lines = lines
-        .iter()
-        .map(|line| wrap(line, "  ", "    ", look.width));
-    look.section("Devices", &remark, &lines.collect::<String>())
+    let is_cut = lines.len() < devices.len();
+    for line in lines {
+        section.item(line);
+    }
+    if is_cut {
+        section.hint("(--format json)");
+    }
 }
 
 const MACHINES: &str = "Machines";
@@ -124,8 +106,8 @@ fn section(difference: &PlanDifference) -> &'static str {
     }
 }
 
-fn facts(rows: &[&PlanDifference], names: &[String; 2], several: bool, look: Look) -> String {
-    let mut table = Columns::new(look, &["what", &names[0], &names[1]]);
+fn facts(rows: &[&PlanDifference], names: &[String; 2], several: bool) -> Table {
+    let mut table = Table::new(["what", &names[0], &names[1]]);
     // The same change of several channels, hops or GPUs is one line.
     let mut merged: Vec<(Vec<String>, Vec<String>, [String; 2])> = Vec::new();
     for difference in rows {
@@ -146,7 +128,7 @@ fn facts(rows: &[&PlanDifference], names: &[String; 2], several: bool, look: Loo
     for (pattern, members, [first, second]) in merged {
         table.row(vec![place(&pattern, &members, several), first, second]);
     }
-    table.finish()
+    table
 }
 
 /// Placeholder for the number or pair that was taken out.
@@ -376,9 +358,8 @@ fn stretches(rows: &[ChoiceDifference]) -> Vec<Stretch<'_>> {
     found
 }
 
-fn choices(rows: &[ChoiceDifference], names: &[String; 2], look: Look) -> String {
-    let headers = ["collective", "sizes", &names[0], &names[1], "time"];
-    let mut table = Columns::new(look, &headers);
+fn choices(rows: &[ChoiceDifference], names: &[String; 2]) -> Table {
+    let mut table = Table::new(["collective", "sizes", &names[0], &names[1], "time"]);
     let mut before = None;
     for stretch in stretches(rows) {
         let collective = stretch.from.collective;
@@ -402,7 +383,7 @@ fn choices(rows: &[ChoiceDifference], names: &[String; 2], look: Look) -> String
             stretch.more.map_or_else(String::new, more),
         ]);
     }
-    table.finish()
+    table
 }
 
 fn more((least, most): (f64, f64)) -> String {

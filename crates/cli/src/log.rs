@@ -1,7 +1,5 @@
 //! `topo diagnose --log`: reads what NCCL logged, and compares it with the plan.
 
-mod page;
-
 use std::path::Path;
 
 use answers::JobSpec;
@@ -36,13 +34,14 @@ pub(crate) fn run(
         Some(topology) => Some(compared(&log, topology, arguments, environment, output)?),
         None => None,
     };
-    let differs = comparison.as_ref().is_some_and(Comparison::differs);
+    let differs = comparison.as_ref().is_some_and(|it| !it.agrees);
     output.differs = differs || answers::log::is_odd(&log);
+    let report = LogReport::of(log, comparison);
     output.text = match arguments.form.format() {
-        TextOrJson::Text => page::page(&log, comparison.as_ref(), environment.look()),
-        TextOrJson::Json => report::json(&LogReport::of(&log, comparison.as_ref()))?,
+        TextOrJson::Text => report.page().text(environment.look()),
+        TextOrJson::Json => report::json(&report)?,
     };
-    refuse_broken(&log, output)
+    refuse_broken(&report.log, output)
 }
 
 fn compared(
