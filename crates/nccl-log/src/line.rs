@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::io::{BufRead, Read, Result};
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr3};
+
+use crate::wrapper::{Columns, unwrapped, without_notes};
 
 /// Longest part of a line that is read, bytes. NCCL cuts its own lines at 1024 characters; messages
 /// that run together and launchers' prefixes make them longer.
@@ -17,6 +19,8 @@ pub struct Lines<R> {
     borrowed: usize,
     /// A line that is not whole in the stream's buffer, or that had escape sequences.
     line: Vec<u8>,
+    /// The stream is a table.
+    columns: Option<Columns>,
     number: u64,
     bytes: u64,
 }
@@ -28,6 +32,7 @@ impl<R: BufRead> Lines<R> {
             stream,
             borrowed: 0,
             line: Vec::new(),
+            columns: None,
             number: 0,
             bytes: 0,
         }
@@ -52,18 +57,18 @@ impl<R: BufRead> Lines<R> {
     pub fn next(&mut self) -> Result<Option<Cow<'_, str>>> {
         self.stream.consume(std::mem::take(&mut self.borrowed));
         let buffer = self.stream.fill_buf()?;
-        // One pass finds the end, and that no escape sequence comes before it.
-        if let Some(end) = memchr2(b'\n', 0x1b, buffer)
+        // One pass finds the end, and that no escape sequence or quotation mark comes before it.
+        if let Some(end) = memchr3(b'\n', 0x1b, b'"', buffer)
             && buffer[end] == b'\n'
             && end <= MOST_BYTES
+            && self.number > 0
         {
             self.number += 1;
             self.bytes += end as u64 + 1;
             self.borrowed = end + 1;
             let line = &self.stream.fill_buf()?[..end];
-            return Ok(Some(unwrapped(text(
-                line.strip_suffix(b"\r").unwrap_or(line),
-            ))));
+            let line = text(line.strip_suffix(b"\r").unwrap_or(line));
+            return Ok(Some(without_notes(line, self.columns)));
         }
         self.copied()
     }
@@ -94,7 +99,14 @@ impl<R: BufRead> Lines<R> {
         if memchr(0x1b, &self.line).is_some() {
             remove_escapes(&mut self.line);
         }
-        Ok(Some(unwrapped(text(&self.line))))
+        if self.number == 1 && self.line.starts_with("\u{feff}".as_bytes()) {
+            self.line.drain(..3);
+        }
+        let line = text(&self.line);
+        if self.number == 1 {
+            self.columns = Columns::of(&line);
+        }
+        Ok(Some(unwrapped(line, self.columns)))
     }
 }
 
@@ -104,60 +116,6 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
         Ok(line) => Cow::Borrowed(line),
         Err(_) => String::from_utf8_lossy(bytes),
     }
-}
-
-/// The fields in which containers and clouds keep the line of a program: Docker, Fluent Bit, Google
-/// Cloud, CloudWatch, Loki, journald.
-const FIELDS: [&str; 8] = [
-    "log",
-    "message",
-    "textPayload",
-    "msg",
-    "MESSAGE",
-    "line",
-    "body",
-    "text",
-];
-
-/// The line of a program in a JSON object of one line; other lines as they are.
-fn unwrapped(line: Cow<'_, str>) -> Cow<'_, str> {
-    if !line.starts_with('{') || !line.contains('"') {
-        return line;
-    }
-    let inner = FIELDS.iter().find_map(|field| field_of(&line, field));
-    match inner {
-        Some(text) => Cow::Owned(text),
-        None => line,
-    }
-}
-
-/// The text of a field of a JSON object, without escapes and the end of the line. A text that is
-/// cut ends where the line does.
-fn field_of(line: &str, field: &str) -> Option<String> {
-    let key = format!("\"{field}\"");
-    let rest = line.split_once(&key)?.1.trim_start().strip_prefix(':')?;
-    let mut chars = rest.trim_start().strip_prefix('"')?.chars();
-    let mut text = String::with_capacity(rest.len());
-    while let Some(next) = chars.next() {
-        match next {
-            '"' => break,
-            '\\' => match chars.next()? {
-                'n' | 'r' => text.push(' '),
-                't' => text.push('\t'),
-                'u' => {
-                    let digits: String = chars.by_ref().take(4).collect();
-                    let letter = u32::from_str_radix(&digits, 16)
-                        .ok()
-                        .and_then(char::from_u32);
-                    text.push(letter.unwrap_or(char::REPLACEMENT_CHARACTER));
-                }
-                other => text.push(other),
-            },
-            _ => text.push(next),
-        }
-    }
-    text.truncate(text.trim_end().len());
-    Some(text)
 }
 
 /// Removes the escape sequences of terminals: `ESC [ … letter`, `ESC ] …` and other strings up to
@@ -213,21 +171,6 @@ mod tests {
         assert_eq!(all(b"a\x1b]0;title\x07b\x1b]8;;x\x1b\\c"), ["abc"]);
         assert_eq!(all(b"a\x1bPq\x1b\\b\x1b]0;no end"), ["ab"]);
         assert_eq!(all(b"a\x1b"), ["a"]);
-    }
-
-    #[test]
-    fn lines_of_containers_are_unwrapped() {
-        let docker = br#"{"log":"n1:7:9 [0] NCCL INFO Trees [0] 1/-1/-1-\u003e0-\u003e-1\n","stream":"stdout"}"#;
-        assert_eq!(
-            all(docker),
-            ["n1:7:9 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1"]
-        );
-        let cloud = br#"{"insertId": "x", "textPayload": "say \"hi\" \\ there", "n": 1}"#;
-        assert_eq!(all(cloud), [r#"say "hi" \ there"#]);
-        assert_eq!(all(br#"{"log":"cut \"#), [r#"{"log":"cut \"#]);
-        for other in [r#"{"rank": 3}"#, r#"{"log": 3}"#, "{", "{\"log\""] {
-            assert_eq!(all(other.as_bytes()), [other]);
-        }
     }
 
     #[test]

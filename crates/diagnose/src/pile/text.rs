@@ -8,6 +8,7 @@ use nccl_log::ParsedLine;
 use nccl_log::batch::{self, LineReader};
 use nccl_log::line::Lines;
 use nccl_log::message::{NoHosts, messages};
+use nccl_log::wrapper::bare;
 use records::Reader;
 use records::evidence::watchdog;
 use records::evidence::{inspector, ras};
@@ -67,7 +68,7 @@ impl LineReader for TextReader<'_, '_> {
         let place = u32::try_from(number).unwrap_or(u32::MAX);
         let listing = self.listing.as_mut();
         // A matrix that contradicts itself shows nothing.
-        if listing.is_some_and(|it| it.line(place, line).is_err()) {
+        if listing.is_some_and(|it| it.line(place, bare(line)).is_err()) {
             self.listing = None;
         }
         let event = match found.watchdog {
@@ -89,7 +90,7 @@ impl LineReader for TextReader<'_, '_> {
             self.pile.late.add(ended, || Line::new(name, number, line));
         }
         if found.ras {
-            self.ras.line(line, number);
+            self.ras.line(bare(line), number);
         }
         if found.run {
             self.run.line(line, || Line::new(name, number, line));

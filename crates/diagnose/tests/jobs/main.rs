@@ -7,6 +7,7 @@ mod machine;
 mod near;
 mod places;
 mod words;
+mod wrappers;
 
 use diagnose::{Diagnosis, Floor, Pile, Verdict};
 use generate::{Call, Dice, Job};

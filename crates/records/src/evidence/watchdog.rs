@@ -172,7 +172,10 @@ fn timeout(line: &str, rest: &str) -> Timeout {
 
 /// `[rank13]:[E…] [PG ID 11 PG GUID 119(description) Rank 1]`, or `[PG 11 Rank 1]`.
 fn by(line: &str) -> By {
-    let global = after(line, "[rank").and_then(number);
+    // A launcher's own prefix comes before PyTorch's.
+    let head = before(line, "ProcessGroup").unwrap_or(line);
+    let global = head.rfind("[rank").map(|at| &head[at + 5..]);
+    let global = global.and_then(number);
     let place = after(line, "[PG ").map(|rest| rest.strip_prefix("ID ").unwrap_or(rest));
     let group = place.and_then(|rest| {
         let rest = after(rest, "PG GUID ").unwrap_or(rest);
