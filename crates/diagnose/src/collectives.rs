@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::hang;
-use nccl_log::Log;
+use nccl_log::{Communicator, Log};
 
 use crate::events::{Process, rank_of};
 use crate::verdict::{Line, Verdict, ranks, sentence};
@@ -17,6 +17,9 @@ use crate::verdict::{Line, Verdict, ranks, sentence};
 const MOST_GROUPS: usize = 256;
 const MOST_MEMBERS: usize = 1 << 14;
 const MOST_CALLS: usize = 1 << 14;
+
+/// Most runs of one job.
+const MOST_RUNS: u32 = 16;
 
 /// Most lines that are compared.
 const MOST_LINES: u32 = 1 << 20;
@@ -46,8 +49,8 @@ struct Group {
 pub(crate) struct Collectives {
     /// By process the communicators that it uses: address and size.
     of_process: BTreeMap<Process, Vec<(String, u32)>>,
-    /// By size of a communicator, and its place among those of its size in a process.
-    groups: BTreeMap<(u32, usize), Group>,
+    /// By size of a communicator, its place among those of its size in a process, and the run.
+    groups: BTreeMap<(u32, usize, u32), Group>,
     members: usize,
     lines: u32,
 }
@@ -117,10 +120,20 @@ impl Collectives {
             }
             None => return,
         };
-        if self.groups.len() >= MOST_GROUPS && !self.groups.contains_key(&(size, place)) {
+        // Other processes than the first ones, once those are all, are of another run.
+        let is_other = |run: &u32| {
+            let of_run = self.groups.get(&(size, place, *run));
+            let members = of_run.map(|it| &it.members);
+            members.is_some_and(|it| it.len() >= size as usize && !it.contains_key(&process))
+        };
+        let Some(run) = (0..MOST_RUNS).find(|run| !is_other(run)) else {
+            return;
+        };
+        let key = (size, place, run);
+        if self.groups.len() >= MOST_GROUPS && !self.groups.contains_key(&key) {
             return;
         }
-        let group = self.groups.entry((size, place)).or_default();
+        let group = self.groups.entry(key).or_default();
         let last = group.members.entry(process.clone()).or_default();
         *last = number.max(*last);
         if group.differs.is_some()
@@ -143,11 +156,16 @@ impl Collectives {
     pub(crate) fn verdicts(self, log: &Log, is_hang: bool) -> Vec<Verdict> {
         // What was left out would look like calls that were never made.
         let is_hang = is_hang && self.lines < MOST_LINES;
-        let whole = self.groups.into_iter();
         // With more processes, several communicators are taken for one.
-        let is_whole =
-            |size: u32, group: &Group| !group.is_repeated && group.members.len() == size as usize;
-        let whole = whole.filter(|((size, _), group)| is_whole(*size, group));
+        let more = self.groups.keys().filter(|it| it.2 > 0);
+        let more: BTreeSet<(u32, usize)> = more.map(|it| (it.0, it.1)).collect();
+        let whole = self.groups.into_iter();
+        let is_whole = |(size, place, _): (u32, usize, u32), group: &Group| {
+            !group.is_repeated
+                && group.members.len() == size as usize
+                && (!more.contains(&(size, place)) || group.is_joined(log))
+        };
+        let whole = whole.filter(|it| is_whole(it.0, &it.1));
         whole
             .filter_map(|(_, group)| group.verdict(log, is_hang))
             .collect()
@@ -155,6 +173,16 @@ impl Collectives {
 }
 
 impl Group {
+    /// Whether all its processes are in one communicator of the log.
+    fn is_joined(&self, log: &Log) -> bool {
+        let has = |all: &Communicator, (host, process, _): &Process| {
+            let mut members = all.members.iter();
+            members.any(|it| it.host == *host && it.process == *process)
+        };
+        let mut all = log.communicators.iter();
+        all.any(|it| self.members.keys().all(|process| has(it, process)))
+    }
+
     fn verdict(self, log: &Log, is_hang: bool) -> Option<Verdict> {
         let of = |all: &[Process]| {
             let known: BTreeSet<u32> = all.iter().filter_map(|it| rank_of(log, it)).collect();

@@ -201,10 +201,18 @@ impl Events {
     }
 }
 
-/// The rank of a process in the largest communicator.
+/// The rank of a process in the largest communicator of its run.
 pub(crate) fn rank_of(log: &Log, (host, process, gpu): &Process) -> Option<u32> {
-    let largest = log.communicators.iter().max_by_key(|it| it.ranks)?;
+    let is_on = |it: &RankFacts| it.host == *host && it.process == *process;
+    let all = || log.communicators.iter().enumerate();
+    let (of, _) = all().find(|it| it.1.members.iter().any(is_on))?;
+    let run = log
+        .runs
+        .iter()
+        .find(|it| it.communicators.binary_search(&of).is_ok());
+    let own =
+        all().filter(|it| run.is_none_or(|run| run.communicators.binary_search(&it.0).is_ok()));
+    let (_, largest) = own.max_by_key(|it| it.1.ranks)?;
     let mut members = largest.members.iter();
-    let is_it = |it: &&RankFacts| it.host == *host && it.process == *process && it.gpu == *gpu;
-    members.find(is_it)?.rank
+    members.find(|it| is_on(it) && it.gpu == *gpu)?.rank
 }

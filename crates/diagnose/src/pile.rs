@@ -292,15 +292,31 @@ impl Pile {
         verdicts.extend(found);
         missing.extend(lacks);
         // Where a rank is named by better evidence, the log adds nothing.
-        if verdicts.iter().all(|it| it.ranks.is_empty()) {
-            let found = start::starts(&log);
-            verdicts.extend(found.verdicts);
+        let is_named = verdicts.iter().any(|it| !it.ranks.is_empty());
+        let parts = log.parts();
+        let parts = match parts.is_empty() {
+            true => std::slice::from_ref(&log),
+            false => &parts,
+        };
+        for (run, part) in parts.iter().enumerate() {
+            let mut found = match is_named {
+                true => start::Starts::default(),
+                false => start::starts(part),
+            };
             missing.extend(found.missing);
             if waits.is_empty() {
                 waits = found.waits;
             }
+            found.verdicts.extend(settings::verdicts(part));
+            for mut it in found.verdicts {
+                it.run = (parts.len() > 1).then_some(run);
+                let is_it = |other: &Verdict| other.cause == it.cause && other.what == it.what;
+                match verdicts.iter_mut().find(|other| is_it(other)) {
+                    Some(other) => other.run = None,
+                    None => verdicts.push(it),
+                }
+            }
         }
-        verdicts.extend(settings::verdicts(&log));
         self.add_consequences(&mut verdicts, &log, is_hang);
         // They are often given for the sake of prices.
         if verdicts.is_empty() {
@@ -310,6 +326,7 @@ impl Pile {
             missing.extend(lacks);
         }
         gpus::newer(&log, &mut verdicts);
+        verdicts.iter_mut().for_each(|it| it.name_run(&log));
         let (mut first_error, unknown) = self.events.finish();
         let fails = |it: &Verdict| it.first.is_some() && !causes::rank(it.cause).slows;
         let has_failed = is_hang || first_error.is_some() || verdicts.iter().any(fails);

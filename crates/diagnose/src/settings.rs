@@ -10,13 +10,22 @@ use nccl_log::statement::Stage;
 
 use crate::verdict::{Verdict, ranks};
 
-/// The host of each rank, by the largest communicator.
+/// The host of each rank, by the largest communicator. Ranks that have other hosts in other runs
+/// are left out.
 pub(crate) fn hosts(log: &Log) -> BTreeMap<u32, String> {
-    let largest = log.communicators.iter().max_by_key(|it| it.ranks);
-    let members = largest.into_iter().flat_map(|it| &it.members);
-    members
-        .filter_map(|it| Some((it.rank?, it.host.clone())))
-        .collect()
+    let of = |communicators: &mut dyn Iterator<Item = &Communicator>| {
+        let largest = communicators.max_by_key(|it| it.ranks);
+        let members = largest.into_iter().flat_map(|it| &it.members);
+        let hosts = members.filter_map(|it| Some((it.rank?, it.host.clone())));
+        hosts.collect::<BTreeMap<u32, String>>()
+    };
+    let mut hosts = of(&mut log.communicators.iter());
+    for run in &log.runs {
+        let own = run.communicators.iter();
+        let other = of(&mut own.filter_map(|it| log.communicators.get(*it)));
+        hosts.retain(|rank, host| other.get(rank).is_none_or(|it| it == host));
+    }
+    hosts
 }
 
 /// Verdicts from the values that hosts and ranks log.

@@ -111,6 +111,8 @@ pub struct Verdict {
     pub(crate) first: Option<u64>,
     /// The processes at fault, whose ranks the log may name.
     pub(crate) processes: Vec<Process>,
+    /// The run of the log that it is about, if the log has several.
+    pub(crate) run: Option<usize>,
 }
 
 /// A line of evidence.
@@ -140,6 +142,18 @@ impl Verdict {
             next: vec![cause.advice.to_owned()],
             first: None,
             processes: Vec::new(),
+            run: None,
+        }
+    }
+
+    /// Notes the run of the log that it is about, by its first line, and says it.
+    pub(crate) fn name_run(&mut self, log: &Log) {
+        let line = self.lines.first();
+        let of_line = line.and_then(|it| Some(log.run_of(&it.input, it.number?)));
+        self.run = self.run.or(of_line).filter(|_| !log.runs.is_empty());
+        if let Some(run) = self.run {
+            let of = log.runs.len();
+            self.what = format!("Run {} of {of} in NCCL's log: {}", run + 1, self.what);
         }
     }
 
@@ -147,6 +161,8 @@ impl Verdict {
     pub(crate) fn name_ranks(&mut self, log: &Log) {
         let size = log.communicators.iter().map(|it| it.ranks).max();
         self.ranks.retain(|it| size.is_none_or(|size| *it < size));
+        // The address of no host.
+        self.hosts.retain(|it| it != "0.0.0.0" && it != "::");
         if self.ranks.is_empty() {
             let ranks = self.processes.iter().filter_map(|it| rank_of(log, it));
             self.ranks.extend(ranks);
@@ -184,9 +200,15 @@ pub(crate) fn sort(verdicts: &mut Vec<Verdict>, has_failed: bool) {
     let slows = |it: &Verdict| causes::rank(it.cause).slows;
     let explains =
         |it: &Verdict| !slows(it) && !is_consequence(it) && it.certainty == Certainty::Proved;
-    if verdicts.iter().any(explains) {
-        verdicts.retain(|it| !is_consequence(it));
-    }
+    let explained = verdicts.iter().filter(|it| explains(it));
+    let explained: Vec<Option<usize>> = explained.map(|it| it.run).collect();
+    // A failure of one run explains nothing in another.
+    let is_explained = |it: &Verdict| {
+        let runs = explained.iter();
+        runs.copied()
+            .any(|run| run.is_none() || it.run.is_none() || run == it.run)
+    };
+    verdicts.retain(|it| !is_consequence(it) || !is_explained(it));
     if has_failed {
         for it in verdicts.iter_mut().filter(|it| slows(it)) {
             it.certainty = Certainty::Possible;

@@ -1,5 +1,7 @@
 //! Ranks of a communicator, joined.
 
+mod runs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use program::Collective;
@@ -18,7 +20,8 @@ impl Collector {
         let records = std::mem::take(&mut self.records);
         let groups = group(records);
         let strings = &self.strings;
-        let hosts = hosts(&self.processes, strings);
+        let hosts = hosts(self.processes.iter(), strings);
+        let runs = runs::of(&groups, &self.processes, strings);
         let communicators = groups.into_iter().map(|group| communicator(group, strings));
         let mut warnings: Vec<Warning> = self.warnings.into_values().collect();
         warnings.sort_by_key(|it| std::cmp::Reverse(it.count));
@@ -31,6 +34,7 @@ impl Collector {
             communicators: communicators.collect(),
             odd_hosts: odd::hosts(&hosts),
             hosts,
+            runs,
             operations: self.operations,
             gpus: self.gpus,
             warnings,
@@ -316,8 +320,8 @@ fn follow(after: &BTreeMap<u32, u32>, ranks: u32) -> Vec<u32> {
     ring
 }
 
-fn hosts(
-    processes: &FxHashMap<(Text, u32), Process>,
+fn hosts<'p>(
+    processes: impl Iterator<Item = (&'p (Text, u32), &'p Process)>,
     strings: &Strings,
 ) -> BTreeMap<String, HostFacts> {
     let text = |it: &Text| strings.text(*it).to_owned();

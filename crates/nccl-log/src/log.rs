@@ -22,6 +22,8 @@ pub struct Log {
     pub communicators: Vec<Communicator>,
     /// The facts of each host.
     pub hosts: BTreeMap<String, HostFacts>,
+    /// Its runs, in the order of their beginning, if there are several.
+    pub runs: Vec<Run>,
     /// Collectives that were called, by NCCL's name.
     pub operations: BTreeMap<String, u64>,
     /// The GPUs that nccl-tests lists: by rank host and model.
@@ -42,6 +44,33 @@ pub struct Log {
 pub type LoggedChoices = BTreeMap<(u32, Collective, u64), (Algorithm, Protocol)>;
 
 impl Log {
+    /// The content of each run, if there are several.
+    pub fn parts(&self) -> Vec<Self> {
+        let part = |run: &Run| Self {
+            communicators: run
+                .communicators
+                .iter()
+                .filter_map(|at| self.communicators.get(*at).cloned())
+                .collect(),
+            hosts: run.hosts.clone(),
+            counts: self.counts,
+            versions: self.versions.clone(),
+            gpus: self.gpus.clone(),
+            is_full: self.is_full,
+            ..Self::default()
+        };
+        self.runs.iter().map(part).collect()
+    }
+
+    /// The run of a line, by its place.
+    pub fn run_of(&self, file: &str, line: u64) -> usize {
+        let begun = |run: &Run| run.begun.get(file).is_some_and(|first| *first <= line);
+        let first = |run: &Run| run.begun.contains_key(file);
+        let last = self.runs.iter().rposition(begun);
+        last.or_else(|| self.runs.iter().position(first))
+            .unwrap_or(0)
+    }
+
     /// NCCL's choices, in all communicators.
     pub fn choices(&self) -> LoggedChoices {
         let communicators = self.communicators.iter();
@@ -52,6 +81,17 @@ impl Log {
         });
         choices.collect()
     }
+}
+
+/// Processes of one job, or of one attempt at it: other processes used the same GPUs.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    /// Its communicators, by their places in the log, in order.
+    pub communicators: Vec<usize>,
+    /// The facts of each host.
+    pub hosts: BTreeMap<String, HostFacts>,
+    /// By file the line that names one of its processes first.
+    pub begun: BTreeMap<String, u64>,
 }
 
 /// The facts of a host's processes. Processes that differ have several values.
@@ -72,7 +112,7 @@ pub struct HostFacts {
 }
 
 /// A communicator.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Communicator {
     /// Its id.
     pub id: Option<String>,

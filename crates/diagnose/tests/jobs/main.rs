@@ -6,6 +6,7 @@ mod generate;
 mod machine;
 mod near;
 mod places;
+mod runs;
 mod words;
 mod wrappers;
 

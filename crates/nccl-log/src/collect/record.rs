@@ -142,6 +142,10 @@ impl Record {
 /// The log of one process.
 #[derive(Debug, Default)]
 pub struct Process {
+    /// Its place among processes, in the order of their beginning.
+    pub place: usize,
+    /// The file and line that names it first.
+    pub begun: Option<(Text, u64)>,
     /// NCCL's version.
     pub version: Option<Text>,
     /// The version of the CUDA driver.

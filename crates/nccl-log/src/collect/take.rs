@@ -1,6 +1,9 @@
 //! The record to which a statement belongs, and what is kept of it.
 
-use super::record::{GraphText, Record};
+use rustc_hash::FxHashMap;
+
+use super::record::{GraphText, Process, Record};
+use super::strings::Text;
 use super::{Collector, MOST_RECORDS, Thread};
 use crate::decisions::Local;
 use crate::message::Source;
@@ -86,13 +89,15 @@ impl Collector {
         // A line without a head names no process.
         if process > 0 {
             let version = self.strings.keep(version);
-            self.processes.entry((host, process)).or_default().version = Some(version);
+            let at = (self.strings.keep(&self.file), self.line);
+            of(&mut self.processes, (host, process), at).version = Some(version);
         }
     }
 
     /// Takes what a process says. Returns `false` if the statement is about a rank.
     fn of_process(&mut self, (host, id, ..): Thread, statement: &Statement<'_>) -> bool {
         let strings = &mut self.strings;
+        let at = (strings.keep(&self.file), self.line);
         let mut kept = |text: &str| strings.keep(text);
         if self.processes.len() >= MOST_RECORDS && !self.processes.contains_key(&(host, id)) {
             self.is_full = true;
@@ -100,47 +105,47 @@ impl Collector {
         }
         match *statement {
             Statement::Driver(version) => {
-                self.processes.entry((host, id)).or_default().driver = Some(version);
+                of(&mut self.processes, (host, id), at).driver = Some(version);
             }
             Statement::Setting { name, value } => {
                 let (name, value) = (kept(name), kept(value));
-                let process = self.processes.entry((host, id)).or_default();
+                let process = of(&mut self.processes, (host, id), at);
                 if process.settings.len() < MOST_ENTRIES {
                     process.settings.insert(name, value);
                 }
             }
             Statement::Network(name) => {
                 let name = kept(name);
-                self.processes.entry((host, id)).or_default().network = Some(name);
+                of(&mut self.processes, (host, id), at).network = Some(name);
             }
             Statement::Ports { network, ports } => {
                 let (network, ports) = (kept(network), kept(ports));
-                let process = self.processes.entry((host, id)).or_default();
+                let process = of(&mut self.processes, (host, id), at);
                 if process.listed_ports.len() < MOST_ENTRIES {
                     process.listed_ports.insert(network, ports);
                 }
             }
             Statement::Bootstrap(interface) => {
                 let interface = kept(interface);
-                self.processes.entry((host, id)).or_default().bootstrap = Some(interface);
+                of(&mut self.processes, (host, id), at).bootstrap = Some(interface);
             }
             Statement::Gdr(gdr) => {
                 let (device, why) = (kept(gdr.device), kept(gdr.why));
-                let process = self.processes.entry((host, id)).or_default();
+                let process = of(&mut self.processes, (host, id), at);
                 if process.gdr.len() < MOST_ENTRIES {
                     process.gdr.insert(device, (gdr.enabled, why));
                 }
             }
             Statement::Fabric { cluster, clique } => {
                 let fabric = (kept(cluster), kept(clique));
-                let process = self.processes.entry((host, id)).or_default();
+                let process = of(&mut self.processes, (host, id), at);
                 if process.fabrics.len() < MOST_ENTRIES {
                     process.fabrics.insert(fabric);
                 }
             }
             Statement::Failed { place, code } => {
                 let place = kept(place);
-                let process = self.processes.entry((host, id)).or_default();
+                let process = of(&mut self.processes, (host, id), at);
                 if process.failed.len() < MOST_ENTRIES {
                     *process.failed.entry((place, code)).or_default() += 1;
                 }
@@ -281,10 +286,8 @@ impl Collector {
         let by_address = self.by_address.get(&(host, process, address)).copied();
         let at = match stage {
             Stage::Start => {
-                self.processes
-                    .entry((host, process))
-                    .or_default()
-                    .says_starts = true;
+                let at = (self.strings.keep(&self.file), self.line);
+                of(&mut self.processes, (host, process), at).says_starts = true;
                 // An address may be used again after a communicator has ended.
                 self.open_record(thread, true)
             }
@@ -362,6 +365,20 @@ impl Collector {
         self.open.insert(thread, at);
         Some(at)
     }
+}
+
+/// A process. `at`: the file and line that names it, if that is new.
+fn of(
+    processes: &mut FxHashMap<(Text, u32), Process>,
+    process: (Text, u32),
+    at: (Text, u64),
+) -> &mut Process {
+    let place = processes.len();
+    processes.entry(process).or_insert_with(|| Process {
+        place,
+        begun: Some(at),
+        ..Process::default()
+    })
 }
 
 impl Record {
