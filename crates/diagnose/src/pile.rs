@@ -22,7 +22,7 @@ use crate::machine_files::MachineFiles;
 use crate::predict::Predict;
 use crate::runs::Run;
 use crate::timeouts::Timeouts;
-use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, sort};
+use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, name_alternatives, sort};
 use crate::words::Hits;
 use crate::{gpus, listing, paths, recorders, reports, runs, settings, start};
 
@@ -331,6 +331,7 @@ impl Pile {
         let fails = |it: &Verdict| it.first.is_some() && !causes::rank(it.cause).slows;
         let has_failed = is_hang || first_error.is_some() || verdicts.iter().any(fails);
         sort(&mut verdicts, has_failed);
+        name_alternatives(&mut verdicts);
         if let Some(error) = &mut first_error {
             error.rank = error.process.as_ref().and_then(|it| rank_of(&log, it));
         }

@@ -107,6 +107,8 @@ pub struct Verdict {
     pub lines: Vec<Line>,
     /// What to do.
     pub next: Vec<String>,
+    /// Other causes that leave this evidence, and what tells them apart; none if it is proved.
+    pub alternatives: Vec<(&'static Cause, &'static str)>,
     /// Which of the lines was first, among all inputs; `None`: other evidence than lines.
     pub(crate) first: Option<u64>,
     /// The processes at fault, whose ranks the log may name.
@@ -140,6 +142,7 @@ impl Verdict {
             devices: Vec::new(),
             lines: Vec::new(),
             next: vec![cause.advice.to_owned()],
+            alternatives: Vec::new(),
             first: None,
             processes: Vec::new(),
             run: None,
@@ -225,6 +228,21 @@ pub(crate) fn sort(verdicts: &mut Vec<Verdict>, has_failed: bool) {
             it.first,
         )
     });
+}
+
+/// Most causes that are named beside that of a verdict.
+const MOST_ALTERNATIVES: usize = 2;
+
+/// Names other causes that leave the evidence of verdicts, unless they are verdicts themselves.
+pub(crate) fn name_alternatives(verdicts: &mut [Verdict]) {
+    let named: Vec<&Cause> = verdicts.iter().map(|it| it.cause).collect();
+    for it in verdicts {
+        if it.certainty != Certainty::Proved {
+            it.alternatives = causes::confused(it.cause);
+            it.alternatives.retain(|other| !named.contains(&other.0));
+            it.alternatives.truncate(MOST_ALTERNATIVES);
+        }
+    }
 }
 
 fn is_consequence(verdict: &Verdict) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use findings::causes::{Subject, all};
+use findings::causes::{Subject, all, confused, of_id, rows_of_confused};
 use findings::facts::of_warning;
 
 #[test]
@@ -51,4 +51,37 @@ fn no_sign_is_hidden_by_an_earlier_cause() {
         })
         .collect();
     assert!(hidden.is_empty(), "{hidden:#?}");
+}
+
+#[test]
+fn every_cause_names_what_it_may_be_confused_with() {
+    let mut pairs = BTreeSet::new();
+    for (cause, other, tell) in rows_of_confused() {
+        assert!(of_id(cause).is_some(), "{cause} is no cause");
+        assert!(
+            other == "-" || of_id(other).is_some(),
+            "{other} is no cause"
+        );
+        assert!(
+            cause != other && !tell.is_empty() && !tell.ends_with('.'),
+            "{cause}: `{tell}`"
+        );
+        assert!(
+            tell.len() <= 120,
+            "{cause}: `{tell}` is too long for a page"
+        );
+        assert!(
+            pairs.insert((cause, other)),
+            "{cause} and {other} are there twice"
+        );
+    }
+    let is_alone = |id: &str| rows_of_confused().any(|it| it.0 == id && it.1 == "-");
+    for cause in all().filter(|it| it.subject != Subject::Harmless) {
+        let has_row = !confused(cause).is_empty();
+        assert!(
+            has_row != is_alone(cause.id),
+            "{} has no row, or one too many",
+            cause.id
+        );
+    }
 }

@@ -118,6 +118,8 @@ struct VerdictRow<'a> {
     evidence: Vec<LineRow<'a>>,
     /// What to do.
     next: &'a [String],
+    /// Other causes that leave this evidence, at most two; none if it is proved.
+    alternatives: Vec<AlternativeRow>,
     /// The versions of NCCL that have this.
     versions: &'static str,
     /// What proves the cause.
@@ -126,6 +128,17 @@ struct VerdictRow<'a> {
     excluded: &'static str,
     /// Public threads and documents.
     sources: &'static [&'static str],
+}
+
+/// A cause that leaves the same evidence.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AlternativeRow {
+    /// The id of the cause.
+    cause: &'static str,
+    /// The cause, in a few words.
+    title: &'static str,
+    /// What tells it from the verdict's.
+    tell: &'static str,
 }
 
 /// A line of evidence.
@@ -224,10 +237,19 @@ fn verdict(it: &Verdict) -> VerdictRow<'_> {
         devices: &it.devices,
         evidence: it.lines.iter().map(line).collect(),
         next: &it.next,
+        alternatives: it.alternatives.iter().map(alternative).collect(),
         versions: it.cause.versions,
         proof: it.cause.proof,
         excluded: it.cause.excluded,
         sources: it.cause.sources,
+    }
+}
+
+fn alternative(&(cause, tell): &(&'static Cause, &'static str)) -> AlternativeRow {
+    AlternativeRow {
+        cause: cause.id,
+        title: cause.title,
+        tell,
     }
 }
 

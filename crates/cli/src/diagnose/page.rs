@@ -82,6 +82,10 @@ fn block(verdict: &Verdict, look: Look) -> String {
     for next in &verdict.next {
         text.push_str(&look.field("do", next));
     }
+    for (cause, tell) in &verdict.alternatives {
+        let other = format!("{} ({}): {tell}", cause.title, cause.id);
+        text.push_str(&look.field("or", &other));
+    }
     text.push_str(&look.field("see", &verdict.cause.sources.join("; ")));
     text
 }

@@ -55,6 +55,30 @@ pub fn rank(cause: &Cause) -> Rank {
     })
 }
 
+/// Causes that leave the same evidence: two ids, or one and `-`, and what tells them apart.
+pub fn rows_of_confused() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let rows = include_str!("confused.tsv").lines();
+    rows.filter(|it| !it.starts_with('#')).filter_map(|row| {
+        let mut columns = row.splitn(3, '\t');
+        Some((columns.next()?, columns.next()?, columns.next()?))
+    })
+}
+
+/// The causes that leave the same evidence as this one, the nearest first, and what tells them
+/// apart.
+pub fn confused(cause: &Cause) -> Vec<(&'static Cause, &'static str)> {
+    let own = rows_of_confused().filter(|it| it.0 == cause.id);
+    let other = rows_of_confused().filter(|it| it.1 == cause.id);
+    let own = own.map(|(_, other, tell)| (other, tell));
+    let mut all: Vec<(&Cause, &str)> = Vec::new();
+    for (id, tell) in own.chain(other.map(|(other, _, tell)| (other, tell))) {
+        if let Some(found) = of_id(id).filter(|it| all.iter().all(|known| known.0 != *it)) {
+            all.push((found, tell));
+        }
+    }
+    all
+}
+
 /// All causes: by subject, the narrow ones first.
 pub fn all() -> impl Iterator<Item = &'static Cause> {
     let subjects = Subject::ALL.iter().zip(table::TABLES);
