@@ -19,7 +19,7 @@
 //! evidence), `paths` (paths that carry nothing), `cliques` (NVLink fabrics), `runs` (runs of
 //! nccl-tests that differ in one setting), `late` (a rank that is late again and again, by NCCL's
 //! Inspector), `listing` (what `nvidia-smi`, `lspci` and measured bandwidths show), `machine_files`
-//! (topology files and graph files by themselves).
+//! (topology files and graph files by themselves), `outputs` (commands that advice asks for).
 
 pub mod archive;
 mod beside;
@@ -30,6 +30,7 @@ mod gpus;
 mod late;
 mod listing;
 mod machine_files;
+mod outputs;
 mod parts;
 mod paths;
 pub mod pile;

@@ -19,6 +19,7 @@ use crate::events::{At, Events, rank_of};
 use crate::late::Late;
 use crate::listing::Places;
 use crate::machine_files::MachineFiles;
+use crate::outputs::Stacks;
 use crate::predict::Predict;
 use crate::runs::Run;
 use crate::timeouts::Timeouts;
@@ -48,6 +49,7 @@ pub struct Pile {
     cliques: Cliques,
     files: MachineFiles,
     runs: Vec<Run>,
+    stacks: Stacks,
     /// A listing or a topology file has adapters of Amazon's.
     has_efa: bool,
     /// Inputs with bridges alone (`lspci -tv`), unless another one has links.
@@ -332,6 +334,7 @@ impl Pile {
         let has_failed = is_hang || first_error.is_some() || verdicts.iter().any(fails);
         sort(&mut verdicts, has_failed);
         name_alternatives(&mut verdicts);
+        self.stacks.add_to(&mut verdicts);
         if let Some(error) = &mut first_error {
             error.rank = error.process.as_ref().and_then(|it| rank_of(&log, it));
         }

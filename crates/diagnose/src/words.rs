@@ -11,7 +11,7 @@ use records::evidence::{inspector, ras, watchdog};
 use crate::events::{At, Process};
 use crate::parts::Parts;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
-use crate::{runs, timings};
+use crate::{outputs, runs, timings};
 
 /// Most devices of a verdict.
 const MOST_DEVICES: usize = 64;
@@ -28,6 +28,7 @@ enum Seeker {
     Inspector,
     Timings,
     Run,
+    Output,
     /// The tables of lines.
     Fact,
     /// A cause's sign, by their places.
@@ -51,6 +52,8 @@ pub(crate) struct Found {
     pub(crate) inspector: bool,
     pub(crate) timings: bool,
     pub(crate) run: bool,
+    /// Output of a command that advice asks for.
+    pub(crate) output: bool,
     /// It has a word of the tables of lines.
     pub(crate) fact: bool,
     /// The first cause whose words are in the line.
@@ -86,6 +89,10 @@ impl Words {
         for word in runs::WORDS {
             words.push(word);
             seekers.push(Seeker::Run);
+        }
+        for word in outputs::WORDS {
+            words.push(word);
+            seekers.push(Seeker::Output);
         }
         for word in facts::words() {
             words.push(word);
@@ -130,6 +137,7 @@ impl Words {
                 Some(Seeker::Inspector) => found.inspector = true,
                 Some(Seeker::Timings) => found.timings = true,
                 Some(Seeker::Run) => found.run = true,
+                Some(Seeker::Output) => found.output = true,
                 Some(Seeker::Fact) => found.fact = true,
                 Some(Seeker::Sign(cause, sign)) if place < first => {
                     let Some(sign) = cause.signs.get(*sign) else {
@@ -269,6 +277,7 @@ mod tests {
         let mut words = Vec::from(watchdog::WORDS);
         words.extend(ras::WORDS);
         words.extend(runs::WORDS);
+        words.extend(outputs::WORDS);
         words.extend([watchdog::FRAME, inspector::WORD, timings::WORD]);
         words.extend(facts::words());
         words.extend(

@@ -18,7 +18,7 @@ use crate::events::{self, At, Event};
 use crate::runs::{self, Run};
 use crate::verdict::Line;
 use crate::words::{Found, Words};
-use crate::{beside, collectives, listing, timings};
+use crate::{beside, collectives, listing, outputs, timings};
 
 /// What is read of a text so far.
 struct TextReader<'p, 'a> {
@@ -33,6 +33,8 @@ struct TextReader<'p, 'a> {
     watchdog: bool,
     /// It has lines of NCCL's Inspector.
     inspector: bool,
+    /// It has stacks of py-spy.
+    stacks: bool,
 }
 
 impl LineReader for TextReader<'_, '_> {
@@ -92,6 +94,13 @@ impl LineReader for TextReader<'_, '_> {
         if found.ras {
             self.ras.line(bare(line), number);
         }
+        if found.output || self.pile.stacks.is_next {
+            let of = || Line::new(name, number, line);
+            self.stacks |= self.pile.stacks.line(bare(line), found.output, of);
+            if let Some(meaning) = outputs::errors(bare(line)) {
+                self.pile.meaning(meaning, At::default(), &of());
+            }
+        }
         if found.run {
             self.run.line(line, || Line::new(name, number, line));
         }
@@ -138,6 +147,7 @@ impl Pile {
             run: Run::default(),
             watchdog: false,
             inspector: false,
+            stacks: false,
         };
         batch::read(&mut Lines::new(stream), &mut text, helpers, progress)?;
         let TextReader {
@@ -147,6 +157,7 @@ impl Pile {
             run,
             watchdog,
             inspector,
+            stacks,
             ..
         } = text;
         runs::keep(&mut self.runs, run);
@@ -159,6 +170,9 @@ impl Pile {
         }
         if inspector {
             kinds.push("NCCL's Inspector");
+        }
+        if stacks {
+            kinds.push("stacks of py-spy");
         }
         if let Some(report) = ras.finish() {
             kinds.push(self.keep(name, report));

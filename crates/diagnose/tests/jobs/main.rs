@@ -1,5 +1,6 @@
 //! Jobs with one planted fault: each is named, and nobody is blamed in healthy ones.
 
+mod advice;
 mod beside;
 mod few;
 mod generate;

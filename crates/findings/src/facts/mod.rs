@@ -113,10 +113,11 @@ struct Tables {
 }
 
 /// The tables.
-const TEXTS: [&str; 3] = [
+const TEXTS: [&str; 4] = [
     include_str!("nccl.tsv"),
     include_str!("codes.tsv"),
     include_str!("system.tsv"),
+    include_str!("outputs.tsv"),
 ];
 
 /// Read once.
