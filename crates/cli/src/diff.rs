@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use answers::diff::{DiffError, DiffReport, diff};
 use answers::groups::{self, Content, Groups};
+use answers::head;
 use answers::{JobSpec, Machine, report};
 use anyhow::{Context, Result, anyhow, bail};
 use plan::{NcclVersion, Plan};
@@ -19,7 +20,7 @@ use crate::input::{Source, refuse_missing, why};
 use crate::job;
 use crate::output::Output;
 use crate::pictures;
-use crate::render::{Look, settings};
+use crate::render::Look;
 use crate::settings::read_settings;
 use crate::sizes;
 
@@ -102,7 +103,7 @@ fn many(
     };
     let given = read_settings(&variables, environment, output)?;
     let hosts = arguments.hosts.unwrap_or(1);
-    output.warnings.extend(settings::warnings(&given));
+    output.warnings.extend(head::notes(&given));
     let groups = Groups::of(members, &given, |content| {
         let document = match content {
             Content::Plan(plan) => return Ok(plan.clone()),
@@ -321,7 +322,7 @@ fn read(
                 nccl: side.nccl,
             };
             let given = read_settings(&variables, environment, output)?;
-            output.warnings.extend(settings::warnings(&given));
+            output.warnings.extend(head::notes(&given));
             let file = machine.document.file.to_string();
             let spec = JobSpec {
                 edits: [side.without, side.degrade].concat(),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::arguments::compare::{FormArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::output::Output;
-use crate::render::table::Columns;
+use pages::Table;
 
 /// Below the list.
 const FOOT: &str = "\
@@ -24,12 +24,12 @@ pub(crate) fn run(
     output.text = match form.format() {
         TextOrJson::Text => {
             let look = environment.look();
-            let mut columns = Columns::new(look, &["name", "machine"]);
+            let mut columns = Table::new(["name", "machine"]);
             for machine in MACHINES {
                 let texts = [machine.name, machine.title];
                 columns.row(texts.map(str::to_owned).to_vec());
             }
-            format!("{}\n{FOOT}", columns.finish())
+            format!("{}\n{FOOT}", columns.text(look))
         }
         TextOrJson::Json => report::json(&MachinesReport::ALL)?,
     };

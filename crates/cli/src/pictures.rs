@@ -78,7 +78,7 @@ pub(crate) fn plan(
                 true,
             )
         }
-        PictureFormat::Html => self::page(planned, &page.text()),
+        PictureFormat::Html => self::page(planned, &page.page().text(LOOK)),
     }
 }
 

@@ -5,7 +5,8 @@ mod check_settings;
 use answers::Machine;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
 use answers::forests::with_forests;
-use answers::measured::MeasuredLinks;
+use answers::head;
+use answers::measured::{MeasuredLinks, page::section};
 use anyhow::{Result, bail};
 use plan::Plan;
 use planner::Planned;
@@ -15,10 +16,10 @@ use crate::environment::Environment;
 use crate::output::{self, Output, PlanFormat};
 use crate::pictures::{self, PictureFormat};
 use crate::render::plan::PlanPage;
-use crate::render::{settings, summary};
+use crate::render::summary;
 use crate::settings::read_settings;
 use crate::sources::{self, Sources};
-use crate::{job, measured, render};
+use crate::{job, measured};
 
 pub(crate) fn run(
     arguments: &PlanArguments,
@@ -140,9 +141,7 @@ fn show(
         false => arguments.format,
     };
     if let (Some(planned), true) = (live, format != PlanFormat::Text) {
-        output
-            .warnings
-            .extend(settings::warnings(&planned.settings));
+        output.warnings.extend(head::notes(&planned.settings));
     }
     if let (Some(links), true) = (&made.measured, format != PlanFormat::Text) {
         output.warnings.extend(measured::notes(links));
@@ -178,11 +177,10 @@ fn show(
                 PlanFormat::Html => PictureFormat::Html,
                 PlanFormat::Dot => PictureFormat::Dot,
                 _ => {
-                    output.text = page.text();
-                    if let Some(links) = &made.measured {
-                        let section = render::measured::section(links, environment.look());
-                        output.text.push_str(&render::trim_lines(&section));
-                    }
+                    let mut page = page.page();
+                    let links = made.measured.as_ref();
+                    page.sections.extend(links.map(section));
+                    output.text = page.text(environment.look());
                     return Ok(());
                 }
             };

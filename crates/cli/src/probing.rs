@@ -44,14 +44,10 @@ pub(crate) fn run(
         }
         ProbeFormat::Json => output.text = report::json(&ProbeReport::of(&probe, findings))?,
         ProbeFormat::Text => {
-            output.text = machine::page(&probe, look);
-            let mut section = Section {
-                title: "Findings".to_owned(),
-                remark: count(findings.len(), "finding"),
-                ..Section::default()
-            };
-            doctor::findings(&mut section, &findings, &hints::advice);
-            output.text.push_str(&section.text(look));
+            let mut page = machine::page(&probe);
+            let section = page.section("Findings", count(findings.len(), "finding"));
+            doctor::findings(section, &findings, &hints::advice);
+            output.text = page.text(look);
         }
     }
     Ok(())

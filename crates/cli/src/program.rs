@@ -94,7 +94,10 @@ pub(crate) fn run(
         );
     };
     output.text = match arguments.form.format() {
-        TextOrJson::Text => render::program::page(found, transfer, environment.look()),
+        TextOrJson::Text => {
+            let look = environment.look();
+            render::program::page(found, transfer, look).text(look)
+        }
         TextOrJson::Json => report::json(&ProgramReport::of(found, transfer))?,
     };
     Ok(())

@@ -24,7 +24,7 @@ pub(crate) fn run(
             view,
             slow_hosts: plan.slow_hosts(),
         })?,
-        TextOrJson::Text => rank::page(&plan, expansion, &view, environment.look()),
+        TextOrJson::Text => rank::page(&plan, expansion, &view).text(environment.look()),
     };
     Ok(())
 }

@@ -10,7 +10,6 @@ use planner::{Job, Settings};
 use crate::arguments::Variables;
 use crate::environment::Environment;
 use crate::output::Output;
-use crate::render;
 
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
@@ -34,7 +33,7 @@ pub(crate) fn warn_of_doubtful(job: &Job, settings: &Settings, output: &mut Outp
                 .map(|it| format!("{}: {}", it.names.join(" "), it.text)),
         ),
         // The job is refused later.
-        Err(_) => output.warnings.extend(render::settings::warnings(settings)),
+        Err(_) => output.warnings.extend(answers::head::notes(settings)),
     }
 }
 

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use answers::head;
 use answers::path::PathReport;
 use answers::show::ShowReport;
 use answers::{Machine, report};
 use anyhow::{Result, bail};
+use pages::Page;
 use plan::Plan;
 use planner::Settings;
 use planner::explain::{self, NodeNames};
@@ -19,7 +21,7 @@ use crate::input::{self, Source, is_recording};
 use crate::live;
 use crate::output::{Output, ShowFormat};
 use crate::pictures::{self, PictureFormat};
-use crate::render::{Look, access_control, document, planned_machines, settings, tree, version};
+use crate::render::{Look, access_control, document, planned_machines, tree};
 
 pub(crate) fn run(
     arguments: &ShowArguments,
@@ -34,7 +36,7 @@ pub(crate) fn run(
         }
     };
     let given = environment.settings(&arguments.variables, &mut output.warnings);
-    output.warnings.extend(settings::warnings(&given));
+    output.warnings.extend(head::notes(&given));
     let look = environment.look();
     let system = input::system(&machine, &given);
     let format = format(arguments);
@@ -135,9 +137,14 @@ fn file_alone(
 
 fn whole(machine: &Machine, system: &System, settings: &Settings, look: Look) -> String {
     let names = NodeNames::new(system);
-    let head = look.title(&machine.name, &explain::machine(system));
-    let version = version::line(settings.rules.version(), look);
-    format!("{head}{version}\n{}", tree::machine(system, &names, look))
+    let mut page = Page::new(&machine.name);
+    page.remark = explain::machine(system);
+    page.field("nccl", settings.rules.version().name());
+    format!(
+        "{}\n{}",
+        page.text(look),
+        tree::machine(system, &names, look)
+    )
 }
 
 fn one_path(

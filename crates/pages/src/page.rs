@@ -18,7 +18,7 @@ pub enum Tone {
 }
 
 /// A page.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Page {
     /// What it is about.
     pub title: String,
@@ -32,7 +32,7 @@ pub struct Page {
 }
 
 /// A line of a page's head.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Field {
     /// Its name; empty where it continues the field before.
     pub name: String,
@@ -46,7 +46,7 @@ pub struct Field {
 }
 
 /// A part of a page.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Section {
     /// Its title; empty for one that only adds to the page.
     pub title: String,
@@ -61,7 +61,7 @@ pub struct Section {
 }
 
 /// A piece of a section.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", content = "it", rename_all = "lowercase")]
 pub enum Block {
     /// A table.
@@ -141,6 +141,14 @@ impl Page {
     /// Adds a field.
     pub fn field(&mut self, name: &str, value: impl Into<String>) -> &mut Self {
         self.fields.push(Field::new(name, value));
+        self
+    }
+
+    /// Adds commands and options of the program to the last field: only the program shows them.
+    pub fn hint(&mut self, hint: impl Into<String>) -> &mut Self {
+        if let Some(last) = self.fields.last_mut() {
+            last.hint = hint.into();
+        }
         self
     }
 

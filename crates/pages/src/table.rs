@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// A table: each column is declared once, with its unit and alignment.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Table {
     /// What stands above each column, with the unit.
     pub headers: Vec<String>,

@@ -1,7 +1,7 @@
 //! A page on a terminal.
 
 use crate::columns;
-use crate::{Block, Field, Page, Section, Tone};
+use crate::{Block, Field, Page, Section, Table, Tone};
 
 /// Where the values of a page's head begin.
 pub const FIELD: &str = "           ";
@@ -132,10 +132,17 @@ impl Section {
     }
 }
 
+impl Table {
+    /// The table as text, indented by the padding of its first column.
+    pub fn text(&self, look: Look) -> String {
+        columns::text(self, look)
+    }
+}
+
 impl Block {
     fn text(&self, look: Look) -> String {
         match self {
-            Self::Table(table) => columns::text(table, look),
+            Self::Table(table) => table.text(look),
             Self::Text {
                 label,
                 text,
@@ -166,7 +173,7 @@ impl Block {
 fn joined(text: &str, hint: &str) -> String {
     match (text, hint) {
         ("", only) | (only, "") => only.to_owned(),
-        _ if hint.starts_with([',', ';', ':']) => format!("{text}{hint}"),
+        _ if hint.starts_with([',', ';', ':', '.']) => format!("{text}{hint}"),
         _ => format!("{text} {hint}"),
     }
 }

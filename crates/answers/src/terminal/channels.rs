@@ -2,30 +2,25 @@
 
 use plan::{GpuGroup, Graph, GraphChannel, GraphKind, Pattern, PlannedMachine};
 
-use super::table::Columns;
-use super::{Look, count, group, names, ranges, words, wrap};
+use pages::numbers::{count, group, ranges};
+use pages::{Page, Section, Table};
+
+use super::{names, words};
 
 /// How the GPUs of several hosts are to be read.
 const HOSTS: &str =
     "host0-2: 0 1 means GPU0 and GPU1 of host 0, then those of host 1, then those of host 2";
 
-/// A heading and a table for every graph of a group that has channels.
-pub fn all(machine: &PlannedMachine, group: &GpuGroup, look: Look) -> String {
+/// Adds a section for every graph of a group that has channels.
+pub fn all(page: &mut Page, machine: &PlannedMachine, group: &GpuGroup) {
     let found = group.graphs.iter();
-    let found = found.filter(|graph| !graph.channels.is_empty());
-    let mut text: String = found
-        .map(|graph| {
-            let remark = words::pattern(graph.pattern);
-            look.section(title(graph.kind), remark, &table(machine, graph, look))
-        })
-        .collect();
-    if machine.hosts > 1 {
-        text.push_str(&format!(
-            "\n{}",
-            look.faint(&wrap(HOSTS, "  ", "  ", look.width))
-        ));
+    for graph in found.filter(|graph| !graph.channels.is_empty()) {
+        let remark = words::pattern(graph.pattern);
+        table(page.section(title(graph.kind), remark), machine, graph);
     }
-    text
+    if machine.hosts > 1 {
+        page.section("", "").lines("\n").faint(HOSTS);
+    }
 }
 
 const fn title(kind: GraphKind) -> &'static str {
@@ -38,7 +33,7 @@ const fn title(kind: GraphKind) -> &'static str {
     }
 }
 
-fn table(machine: &PlannedMachine, graph: &Graph, look: Look) -> String {
+fn table(section: &mut Section, machine: &PlannedMachine, graph: &Graph) {
     let nets = graph.channels.iter().any(|channel| channel.nets.is_some());
     let heads = matches!(graph.pattern, Pattern::Nvls | Pattern::CollnetDirect);
     // Of an NVLink domain, a row for each head would fill pages.
@@ -52,7 +47,7 @@ fn table(machine: &PlannedMachine, graph: &Graph, look: Look) -> String {
     if nets {
         headers.extend(["enters", "leaves"]);
     }
-    let mut table = Columns::new(look, &headers);
+    let mut table = Table::new(headers);
     let rows = match merged {
         true => head_rows(graph),
         false => group(graph.channels.iter().map(ranks_and_nets(heads)).zip(0..)),
@@ -67,14 +62,11 @@ fn table(machine: &PlannedMachine, graph: &Graph, look: Look) -> String {
         }
         table.row(row);
     }
-    let mut text = table.finish();
+    section.table(table);
     if rows.len() == 1 && graph.channels.len() > 1 && !merged {
-        text.push_str(&look.faint(&format!(
-            "  all {} are alike\n",
-            count(graph.channels.len(), "channel")
-        )));
+        let channels = count(graph.channels.len(), "channel");
+        section.faint(format!("all {channels} are alike"));
     }
-    text
 }
 
 /// GPUs of a channel, and the ports where it enters and leaves.

@@ -6,16 +6,13 @@ use plan::{
     PlannedMachine, PortUse, Transports,
 };
 
+use super::names;
 use super::names::{gpu_name, gpu_names, gpu_number, net_name};
-use super::table::Columns;
-use super::{Look, gbps, group, names, ranges};
+use pages::numbers::{gbps, group, ranges};
+use pages::{Look, Section, Table};
 
-/// The work of each group of a machine, and the links between hosts.
-pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
-    let Some(machine) = plan.machines.get(machine) else {
-        return String::new();
-    };
-    let mut text = String::new();
+/// Adds the work of each group of a machine, and the links between hosts.
+pub fn add(section: &mut Section, plan: &Plan, machine: &PlannedMachine, look: Look) {
     for (index, group) in machine.groups.iter().enumerate() {
         let Some(transports) = &group.transports else {
             continue;
@@ -26,29 +23,29 @@ pub fn page(plan: &Plan, machine: usize, look: Look) -> String {
                 .iter()
                 .map(|gpu| gpu_name(machine, *gpu))
                 .collect();
-            text.push_str(&look.title(&format!("Node {index}"), &gpus.join(" ")));
+            section.lines(look.title(&format!("Node {index}"), &gpus.join(" ")));
         }
-        text.push_str(&between(machine, group, transports, look));
+        between(section, machine, group, transports);
         if group.inter {
-            text.push('\n');
-            text.push_str(&ports(plan, machine, group, transports, look));
+            let ports = ports(plan, machine, group, transports);
+            section.lines("\n").table(ports);
         }
     }
-    text
 }
 
 /// Transports between GPUs, each with its pairs.
 fn between(
+    section: &mut Section,
     machine: &PlannedMachine,
     group: &GpuGroup,
     transports: &Transports,
-    look: Look,
-) -> String {
+) {
     let members = group.members();
     if members.len() < 2 {
-        return look.faint("  only one GPU\n");
+        section.faint("only one GPU");
+        return;
     }
-    let mut table = Columns::new(look, &["over", "path", "GB/s", "from→to", "why"]).right(&[2]);
+    let mut table = Table::new(["over", "path", ">GB/s", "from→to", "why"]);
     for (index, transport) in transports.distinct.iter().enumerate() {
         let rows = transports.between.iter().zip(&members);
         let rows = rows.map(|(row, from)| {
@@ -70,7 +67,7 @@ fn between(
         row.insert(3, pairs);
         table.row(row);
     }
-    table.finish()
+    section.table(table);
 }
 
 /// Senders with their receivers: `0→1-3 1→0,2,3`. Of an NVLink domain, those with equal receivers
@@ -160,13 +157,10 @@ fn ports(
     machine: &PlannedMachine,
     machine_group: &GpuGroup,
     transports: &Transports,
-    look: Look,
-) -> String {
-    let mut table = Columns::new(
-        look,
-        &["GPU", "NIC", "path", "GB/s", "sends", "receives", "used by"],
-    )
-    .right(&[3]);
+) -> Table {
+    let mut table = Table::new([
+        "GPU", "NIC", "path", ">GB/s", "sends", "receives", "used by",
+    ]);
     let rows = transports.ports.iter().filter_map(|port| {
         let used = used_by(plan, machine_group, transports, port);
         if used.is_empty() {
@@ -189,7 +183,7 @@ fn ports(
     for (cells, gpus) in group(rows) {
         table.row([vec![gpu_names(machine, &gpus)], cells].concat());
     }
-    table.finish()
+    table
 }
 
 /// `rings in 0, out 3; trees 0,1; p2p`.

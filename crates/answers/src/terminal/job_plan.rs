@@ -2,34 +2,33 @@
 
 use plan::Expansion;
 
-use super::{Look, count};
+use pages::Section;
+use pages::numbers::count;
 
-/// Channels, trees and point-to-point transfers, a line each.
-pub fn facts(job: &Expansion, look: Look) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
+/// Adds channels, trees and point-to-point transfers, a line each.
+pub fn facts(section: &mut Section, job: &Expansion) {
     let (nodes, channels) = (job.layout().nodes() as usize, &job.common().channels);
     let repeated = if channels.count() == channels.searched {
         String::new()
     } else {
         format!(", made of the {} that were searched", channels.searched)
     };
-    line(
+    section.field(
         "channels",
-        &format!("{} for collectives{repeated}", channels.count()),
+        format!("{} for collectives{repeated}", channels.count()),
     );
     if nodes > 1 {
-        line(
+        section.field(
             "rings",
-            &format!(
+            format!(
                 "through {} in order, in at one GPU and out at another",
                 count(nodes, "node")
             ),
         );
     }
-    line(
+    section.field(
         "trees",
-        &format!(
+        format!(
             "{} deep{}",
             job.tree_depth(),
             if nodes > 1 {
@@ -40,9 +39,9 @@ pub fn facts(job: &Expansion, look: Look) -> String {
         ),
     );
     if let Some(nvls) = job.common().nvls {
-        line(
+        section.field(
             "nvls",
-            &format!(
+            format!(
                 "{}, {}, chunks of {} KiB",
                 count(nvls.channels as usize, "channel"),
                 count(nvls.heads as usize, "head"),
@@ -50,16 +49,15 @@ pub fn facts(job: &Expansion, look: Look) -> String {
             ),
         );
     }
-    line(
+    section.field(
         "p2p",
-        &format!(
+        format!(
             "{}, {} per peer, chunks of {} KiB",
             count(job.common().p2p.channels as usize, "channel"),
             per_peer(job),
             job.common().p2p.chunk_size / 1024
         ),
     );
-    text
 }
 
 /// Channels per peer; where nodes count their own, from the fewest to the most.

@@ -1,10 +1,11 @@
 //! The wiring of GPUs and NICs as `nvidia-smi topo -m` draws it.
 
+use pages::Table;
+
 use crate::matrix::{Device, Wiring};
 use crate::names::processors;
 
 use super::grid::{Column, GAP, Grid};
-use super::table::Columns;
 use super::{Look, names, ranges, wrap};
 
 /// The letters of the wiring, as nvidia-smi explains them.
@@ -194,7 +195,7 @@ fn affinities_below(wiring: &Wiring, look: Look) -> String {
             _ => groups.push((vec![gpu.number], own)),
         }
     }
-    let mut table = Columns::new(look, &["", "CPU Affinity", "NUMA Affinity"]);
+    let mut table = Table::new(["", "CPU Affinity", "NUMA Affinity"]);
     for (numbers, (processors, numa)) in groups {
         table.row(vec![
             format!("GPU{}", ranges(&numbers, ",")),
@@ -202,7 +203,7 @@ fn affinities_below(wiring: &Wiring, look: Look) -> String {
             numa,
         ]);
     }
-    table.finish()
+    table.text(look)
 }
 
 /// `NIC0 mlx5_0 · NIC1-3 mlx5_2-4`: runs of numbers on both sides are shortened.

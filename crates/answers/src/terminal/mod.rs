@@ -7,20 +7,15 @@ pub mod document;
 mod grid;
 pub mod job_plan;
 pub mod matrix;
-pub mod measured;
 pub mod names;
 pub mod paths;
 pub mod plan;
 pub mod planned_machines;
 pub mod program;
 pub mod rank;
-pub mod settings;
-pub mod slow_hosts;
 pub mod summary;
-pub mod table;
 pub mod trail;
 pub mod tree;
-pub mod version;
 pub mod words;
 
 pub use pages::numbers::{

@@ -1,14 +1,14 @@
 //! The page of a plan.
 
+use pages::numbers::group;
+use pages::{Look, Page};
 use plan::certificate::UNITS;
 use plan::{Expansion, Plan};
 use planner::Planned;
 use planner::explain::NodeNames;
 
-use super::{
-    Look, channels, connections, group, job_plan, matrix, names, paths, settings, slow_hosts,
-    summary, trail, trim_lines, version,
-};
+use super::{channels, connections, job_plan, matrix, paths, summary, trail};
+use crate::head::{self, slow_hosts};
 use crate::matrix::Wiring;
 use bounds::optimum;
 
@@ -36,37 +36,44 @@ pub struct PlanPage<'a> {
 
 impl PlanPage<'_> {
     /// The page: of equal machines, one is shown.
-    pub fn text(self) -> String {
+    pub fn page(self) -> Page {
         let machines = &self.plan.machines;
         if let [machine] = &machines[..] {
-            let head = format!("{}\n", self.look.heading(&machine.name));
-            let head = head
-                + &summary::machine(self.plan, 0, self.routing(0), self.look)
-                + &slow_hosts::lines(self.plan, self.look);
-            let head = head + &self.optimum() + &self.ranks() + &self.settings();
-            return trim_lines(&(head + &self.body(0, true)));
+            let mut page = Page::new(&machine.name);
+            summary::machine(&mut page, self.plan, 0, self.routing(0));
+            self.head(&mut page);
+            self.body(&mut page, 0, true);
+            return page;
         }
-        let mut text = format!("{}\n", self.look.heading(&crate::names::job(self.plan)));
-        text.push_str(&self.look.field("job", &crate::head::job(self.plan)));
-        text.push_str(&slow_hosts::lines(self.plan, self.look));
-        text.push_str(&self.optimum());
-        text.push_str(&self.ranks());
-        text.push_str(&self.settings());
+        let mut page = Page::new(crate::names::job(self.plan));
+        page.field("job", head::job(self.plan));
+        self.head(&mut page);
         let remark =
             "the channels that each found, and GB/s of each channel; the job uses the least";
-        let hosts = slow_hosts::table(self.plan, self.look);
-        text.push_str(&self.look.section("Hosts", remark, &hosts));
-        text.push_str(&self.job());
+        let hosts = slow_hosts::table(self.plan);
+        page.section("Hosts", remark).table(hosts);
+        self.job(&mut page);
         let bodies = (0..machines.len()).map(|machine| {
-            let head = summary::machine(self.plan, machine, self.routing(machine), self.look);
-            (head + &self.body(machine, false), machine)
+            let mut own = Page::default();
+            summary::machine(&mut own, self.plan, machine, self.routing(machine));
+            self.body(&mut own, machine, false);
+            (own, machine)
         });
-        for (body, members) in group(bodies) {
-            let (hosts, name) = names::machines(self.plan, &members);
-            let title = self.look.title(&name, &names::hosts_in_words(&hosts));
-            text.push_str(&format!("\n{title}{body}"));
+        for (mut own, members) in group(bodies) {
+            let (hosts, name) = head::machines(self.plan, &members);
+            own.title = name;
+            own.remark = head::hosts_in_words(&hosts);
+            page.append(own);
         }
-        trim_lines(&text)
+        page
+    }
+
+    /// The lines about the job.
+    fn head(&self, page: &mut Page) {
+        page.fields.extend(slow_hosts::fields(self.plan));
+        self.optimum(page);
+        self.ranks(page);
+        self.settings(page);
     }
 
     fn routing(&self, machine: usize) -> Option<&planner::Routing> {
@@ -76,14 +83,15 @@ impl PlanPage<'_> {
 
     /// The most that any schedule reaches, and NCCL's share; then the plan's rings and trees where
     /// they are not NCCL's.
-    fn optimum(&self) -> String {
-        let line = self.live.and_then(optimum::line);
-        let mut text = line.map_or_else(String::new, |line| self.look.field("bound", &line));
+    fn optimum(&self, page: &mut Page) {
+        if let Some(line) = self.live.and_then(optimum::line) {
+            page.field("bound", line);
+        }
         if let Some(rings) = self.rings {
-            text.push_str(&self.look.field("rings", rings));
+            page.field("rings", rings);
         }
         let Some(forests) = &self.plan.forests else {
-            return text;
+            return;
         };
         let unit = f64::from(UNITS);
         let parts = forests.iter().map(|forest| {
@@ -94,15 +102,13 @@ impl PlanPage<'_> {
                 100.0 * reached / bound
             )
         });
-        let parts = parts.collect::<Vec<_>>().join(", ");
-        text.push_str(&self.look.field("trees", &parts));
-        text
+        page.field("trees", parts.collect::<Vec<_>>().join(", "));
     }
 
     /// Which rank runs on which GPU, if ranks do not count host after host.
-    fn ranks(&self) -> String {
+    fn ranks(&self, page: &mut Page) {
         if self.plan.rank_order.is_none() {
-            return String::new();
+            return;
         }
         let all = self.expansion.layout().ranks();
         let several = self.expansion.layout().hosts() > 1;
@@ -116,35 +122,21 @@ impl PlanPage<'_> {
             })
         };
         let shown: Vec<String> = (0..all.min(MOST_RANKS)).filter_map(place).collect();
-        let more = if all > MOST_RANKS {
-            " …; topo show --rank shows any"
-        } else {
-            ""
-        };
-        let line = format!("from rank 0 on {}{more}", shown.join(", "));
-        self.look.field("ranks", &line)
-    }
-
-    fn settings(&self) -> String {
-        match self.live {
-            Some(planned) => {
-                version::line(planned.version(), self.look)
-                    + &settings::lines(&planned.settings, self.look)
-            }
-            None => {
-                let missing = "a saved plan holds no wiring, paths and limits: topo plan shows them \
-                               for a topology file";
-                version::of_profile(&self.plan.profile, self.look)
-                    + &settings::of_plan(&self.plan.settings, self.look)
-                    + &self.measured()
-                    + &self.look.field("missing", missing)
-            }
+        page.field("ranks", format!("from rank 0 on {}", shown.join(", ")));
+        if all > MOST_RANKS {
+            page.hint("…; topo show --rank shows any");
         }
     }
 
-    /// The measured links on which a saved plan was made.
-    fn measured(&self) -> String {
-        self.plan.measured.as_ref().map_or_else(String::new, |it| {
+    fn settings(&self, page: &mut Page) {
+        page.field("nccl", head::version(&self.plan.profile));
+        if let Some(planned) = self.live {
+            page.fields.extend(head::settings(&planned.settings));
+            return;
+        }
+        page.fields
+            .push(head::settings_of_plan(&self.plan.settings));
+        if let Some(it) = &self.plan.measured {
             let slower = it.links.iter().filter(|it| it.used_gbps < it.nccl_gbps);
             let line = format!(
                 "{} links from {}, of which {} carry less than NCCL takes them for",
@@ -152,65 +144,52 @@ impl PlanPage<'_> {
                 it.source,
                 slower.count()
             );
-            self.look.field("measured", &line)
-        })
+            page.field("measured", line);
+        }
+        let missing = "a saved plan holds no wiring, paths and limits";
+        page.field("missing", missing)
+            .hint(": topo plan shows them for a topology file");
     }
 
-    fn job(&self) -> String {
-        let facts = job_plan::facts(self.expansion, self.look);
-        self.look
-            .section("Job", "what all ranks together use", &facts)
+    fn job(&self, page: &mut Page) {
+        let section = page.section("Job", "what all ranks together use");
+        job_plan::facts(section, self.expansion);
     }
 
-    /// The sections of a machine. `job`: with that of the job.
-    fn body(&self, machine: usize, job: bool) -> String {
+    /// Adds the sections of a machine. `job`: with that of the job.
+    fn body(&self, page: &mut Page, machine: usize, job: bool) {
         let look = self.look;
-        let mut text = String::new();
-        let mut section = |title: &str, remark: &str, body: &str| {
-            text.push_str(&look.section(title, remark, body));
-        };
         if let Some(planned) = self.live {
             let wired = Wiring::new(&planned.machines()[machine].document);
-            section(
-                "Wiring",
-                "as nvidia-smi topo -m draws it, from the file",
-                &matrix::wiring(&wired, look),
-            );
+            page.section("Wiring", "as nvidia-smi topo -m draws it, from the file")
+                .lines(matrix::wiring(&wired, look));
             let routing = planned.node(machine).view.routing();
             let names = NodeNames::new(routing.system());
-            section(
-                "Paths",
-                "those NCCL takes, in GB/s",
-                &paths::bandwidths(routing, &names, look),
-            );
+            page.section("Paths", "those NCCL takes, in GB/s")
+                .lines(paths::bandwidths(routing, &names, look));
         }
         let own = &self.plan.machines[machine];
         let Some(group) = own.groups.first() else {
-            return text;
+            return;
         };
-        section(
-            "Channels",
-            "GB/s of each and of all; the worst paths they use",
-            &(summary::graphs(group, look) + &channels::all(own, group, look)),
-        );
+        let remark = "GB/s of each and of all; the worst paths they use";
+        page.section("Channels", remark)
+            .table(summary::graphs(group));
+        channels::all(page, own, group);
         if self.connections {
-            section(
-                "Connections",
-                "how the bytes travel, by what is equal",
-                &connections::page(self.plan, machine, look),
-            );
+            let section = page.section("Connections", "how the bytes travel, by what is equal");
+            connections::add(section, self.plan, own, look);
         }
         if job {
-            text.push_str(&self.job());
+            self.job(page);
         }
-        let (remark, search) = match self.explain {
-            true => (
-                "attempt by attempt",
-                trail::long(&group.trails, group.inter, look),
-            ),
-            false => ("--explain tells it all", trail::short(&group.trails, look)),
-        };
-        text.push_str(&look.section("Search", remark, &search));
-        text
+        let search = page.section("Search", "");
+        if self.explain {
+            search.remark = "attempt by attempt".to_owned();
+            search.lines(trail::long(&group.trails, group.inter, look));
+        } else {
+            search.hint("--explain tells it all");
+            search.lines(trail::short(&group.trails, look));
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The machines of a saved plan: their GPUs and NICs.
 
 use crate::names::processors;
+use pages::Table;
 use plan::{Plan, PlannedMachine};
 
-use super::table::Columns;
 use super::{Look, gbps, names, trim_lines, wrap};
 
 /// Each machine, and what a plan does not hold.
@@ -33,15 +33,14 @@ pub fn page(plan: &Plan, look: Look) -> String {
 /// The GPUs and NICs of a host.
 fn devices(machine: &PlannedMachine, host: u32, look: Look) -> String {
     let known = |capable: bool| if capable { "yes" } else { "no" }.to_owned();
-    let headers = [
+    let mut gpus = Table::new([
         "GPU",
         "bus id",
         "sm",
         "GPUDirect RDMA",
         "NUMA node",
         "processors",
-    ];
-    let mut gpus = Columns::new(look, &headers);
+    ]);
     for gpu in machine.gpus.iter().filter(|gpu| gpu.host == host) {
         let near = gpu.cpu_affinity.as_deref().and_then(processors);
         gpus.row(vec![
@@ -53,8 +52,7 @@ fn devices(machine: &PlannedMachine, host: u32, look: Look) -> String {
             near.unwrap_or_default(),
         ]);
     }
-    let headers = ["NIC", "name", "bus id", "GB/s", "GPUDirect RDMA"];
-    let mut nics = Columns::new(look, &headers).right(&[3]);
+    let mut nics = Table::new(["NIC", "name", "bus id", ">GB/s", "GPUDirect RDMA"]);
     let own = machine.nics.iter().filter(|nic| nic.host == host);
     let rows = own.map(|nic| {
         vec![
@@ -66,12 +64,12 @@ fn devices(machine: &PlannedMachine, host: u32, look: Look) -> String {
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    let text = gpus.finish();
+    let text = gpus.text(look);
     if rows.is_empty() {
         return text;
     }
     rows.into_iter().for_each(|row| nics.row(row));
-    format!("{text}\n{}", nics.finish())
+    format!("{text}\n{}", nics.text(look))
 }
 
 /// A name without its host.

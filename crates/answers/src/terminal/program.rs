@@ -1,5 +1,6 @@
 //! A program as a page: its lanes, step by step, in NCCL's words.
 
+use pages::Page;
 use program::Collective;
 use program::verify::VerifiedProgram;
 use program::{BufferKind, ConnectionEnd, Lane, Operand, Pieces, Program, Step, Transfer};
@@ -10,11 +11,11 @@ use super::{Look, count, group, ranges, wrap};
 const OPERANDS: usize = 30;
 
 /// The program of one rank.
-pub fn page(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
+pub fn page(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> Page {
     let program = verified.program();
-    let mut text = head(verified, transfer, look);
+    let mut page = head(verified, transfer);
     if program.lanes.is_empty() {
-        text.push_str("\nNothing to do.\n");
+        page.section("", "").lines("\nNothing to do.\n");
     }
     for (lanes, numbers) in alike(program, look) {
         let name = if numbers.len() == 1 {
@@ -22,12 +23,13 @@ pub fn page(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> Strin
         } else {
             "Channels"
         };
-        text.push_str(&look.section(&format!("{name} {}", ranges(&numbers, " ")), "", &lanes));
+        let numbers = ranges(&numbers, " ");
+        page.section(format!("{name} {numbers}"), "").lines(lanes);
     }
-    text
+    page
 }
 
-fn head(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
+fn head(verified: &VerifiedProgram, transfer: Transfer) -> Page {
     let program = verified.program();
     let of = match program.collective {
         collective if collective.has_root() => format!(", root {}", program.root),
@@ -38,7 +40,7 @@ fn head(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
         "{} by {} ({transfer}): rank {} of {}{of}",
         program.collective, program.schedule, program.rank, program.ranks
     );
-    let mut text = look.title(&title, "");
+    let mut page = Page::new(title);
     let place = if program.in_place {
         "in place"
     } else {
@@ -48,20 +50,20 @@ fn head(verified: &VerifiedProgram, transfer: Transfer, look: Look) -> String {
         "{place}; each window of a channel's share is cut into {}",
         count(program.pieces.into(), "piece")
     );
-    text.push_str(&look.field("message", &windows));
+    page.field("message", windows);
     if program.scratch_blocks > 0 {
         let scratch = format!(
             "{} of one window per channel",
             count(program.scratch_blocks as usize, "block")
         );
-        text.push_str(&look.field("scratch", &scratch));
+        page.field("scratch", scratch);
     }
     let proved = format!(
         "data flow, deadlock and races, of all ranks together, for any message, with FIFOs of {} slots or more",
         verified.fifo_slots()
     );
-    text.push_str(&look.field("proved", &proved));
-    text
+    page.field("proved", proved);
+    page
 }
 
 /// The lanes of each channel, channels that read alike together.

@@ -6,12 +6,12 @@ use plan::expand::{ChannelView, PeerLink};
 use plan::{Expansion, NetEnd, Plan, PlannedMachine, RankView};
 use program::Collective;
 
-use pages::numbers::short;
+use pages::numbers::{count, gbps, group, ranges, short};
+use pages::{Page, Table};
 
 use super::connections::{both_directions, sentence};
-use super::names::{gpu_name, net_name};
-use super::table::Columns;
-use super::{Look, count, gbps, group, ranges, slow_hosts, trim_lines, version};
+use crate::head::{self, slow_hosts};
+use crate::names::{gpu_name, net_name};
 
 /// Sizes for which the choice is shown, bytes.
 const SIZES: [u64; 2] = [1 << 10, 8 << 30];
@@ -20,57 +20,51 @@ const SIZES: [u64; 2] = [1 << 10, 8 << 30];
 const ROUNDS: usize = 8;
 
 /// The page of one rank.
-pub fn page(plan: &Plan, expansion: &Expansion, view: &RankView, look: Look) -> String {
+pub fn page(plan: &Plan, expansion: &Expansion, view: &RankView) -> Page {
     let machine = &plan.machines[view.machine as usize];
-    let page = Page {
+    let rank = RankPage {
         plan,
         expansion,
         view,
         machine,
-        look,
     };
-    let mut text = page.head();
-    page.section(&mut text, "Rings", page.rings());
-    page.section(&mut text, "Trees", page.trees());
-    page.section(&mut text, "CollNet chains", page.chains());
-    page.section(&mut text, "CollNet direct", page.collnet());
-    page.section(&mut text, "NVLS", page.nvls());
-    page.section(&mut text, "Point to point", page.p2p());
-    page.section(&mut text, "Choice by size", page.choices());
-    trim_lines(&text)
+    let mut page = rank.head();
+    let tables = [
+        ("Rings", rank.rings()),
+        ("Trees", rank.trees()),
+        ("CollNet chains", rank.chains()),
+    ];
+    for (title, table) in tables {
+        if let Some(table) = table {
+            page.section(title, "").table(table);
+        }
+    }
+    rank.collnet(&mut page);
+    rank.nvls(&mut page);
+    rank.p2p(&mut page);
+    if let Some(table) = rank.choices() {
+        page.section("Choice by size", "").table(table);
+    }
+    page
 }
 
-struct Page<'a> {
+struct RankPage<'a> {
     plan: &'a Plan,
     expansion: &'a Expansion,
     view: &'a RankView,
     machine: &'a PlannedMachine,
-    look: Look,
 }
 
-impl Page<'_> {
-    fn section(&self, text: &mut String, title: &str, body: Option<String>) {
-        if let Some(body) = body {
-            text.push_str(&self.look.section(title, "", &body));
-        }
-    }
-
-    fn head(&self) -> String {
+impl RankPage<'_> {
+    fn head(&self) -> Page {
         let (view, layout) = (self.view, self.expansion.layout());
-        let mut text = format!(
-            "{}\n",
-            self.look
-                .heading(&format!("Rank {} of {}", view.rank, layout.ranks()))
-        );
-        let mut line = |name: &str, value: &str| text.push_str(&self.look.field(name, value));
-        line(
-            "machine",
-            &format!("{}: {}", self.machine.name, self.machine.summary),
-        );
-        line("nccl", &version::of_plan(self.plan));
-        line(
+        let mut page = Page::new(format!("Rank {} of {}", view.rank, layout.ranks()));
+        let (name, summary) = (&self.machine.name, &self.machine.summary);
+        page.field("machine", format!("{name}: {summary}"));
+        page.field("nccl", head::version(&self.plan.profile));
+        page.field(
             "host",
-            &format!(
+            format!(
                 "host{}, {}; node {}, {}; local rank {}",
                 view.host,
                 one_of(layout.hosts()),
@@ -85,28 +79,22 @@ impl Page<'_> {
                 .map_or(String::new(), |numa| format!(", NUMA node {numa}"));
             let near = gpu.cpu_affinity.as_deref().and_then(processors);
             let near = near.map_or(String::new(), |near| format!(", processors {near}"));
-            line(
-                "GPU",
-                &format!(
-                    "{} ({}), sm {}{numa}{near}",
-                    gpu_name(self.machine, view.gpu),
-                    gpu.bus_id,
-                    gpu.sm
-                ),
-            );
+            let name = gpu_name(self.machine, view.gpu);
+            let (bus_id, sm) = (&gpu.bus_id, gpu.sm);
+            page.field("GPU", format!("{name} ({bus_id}), sm {sm}{numa}{near}"));
         }
         let nics: Vec<String> = view.p2p_ports.iter().map(|end| self.port(end)).collect();
-        let nics = if nics.is_empty() {
-            "none".to_owned()
-        } else {
-            nics.join("; ")
-        };
-        line("NIC", &nics);
-        line(
-            "channels",
-            &format!("{} for collectives", self.expansion.channels()),
+        page.field(
+            "NIC",
+            match nics.is_empty() {
+                true => "none".to_owned(),
+                false => nics.join("; "),
+            },
         );
-        text + &slow_hosts::lines(self.plan, self.look)
+        let channels = self.expansion.channels();
+        page.field("channels", format!("{channels} for collectives"));
+        page.fields.extend(slow_hosts::fields(self.plan));
+        page
     }
 
     /// `NIC3 (mlx5_3), PIX 48 GB/s, GDR`.
@@ -144,21 +132,21 @@ impl Page<'_> {
         &self,
         headers: &[&str],
         row: impl Fn(&ChannelView) -> Option<Vec<String>>,
-    ) -> Option<String> {
+    ) -> Option<Table> {
         let channels = self.view.channels.iter();
         let rows = channels.filter_map(|channel| Some((row(channel)?, channel.channel as i32)));
         let rows = group(rows);
         if rows.is_empty() {
             return None;
         }
-        let mut table = Columns::new(self.look, headers);
+        let mut table = Table::new(headers.iter().copied());
         for (cells, numbers) in rows {
             table.row([vec![ranges(&numbers, " ")], cells].concat());
         }
-        Some(table.finish())
+        Some(table)
     }
 
-    fn rings(&self) -> Option<String> {
+    fn rings(&self) -> Option<Table> {
         self.by_channel(&["channels", "from", "over", "to", "over"], |channel| {
             let ring = channel.ring?;
             Some(vec![
@@ -176,7 +164,7 @@ impl Page<'_> {
         })
     }
 
-    fn trees(&self) -> Option<String> {
+    fn trees(&self) -> Option<Table> {
         // One row for each neighbor: three children beside each other would not fit.
         self.by_channel(&["channels", "up", "over", "down", "over"], |channel| {
             let tree = channel.tree;
@@ -202,7 +190,7 @@ impl Page<'_> {
         })
     }
 
-    fn chains(&self) -> Option<String> {
+    fn chains(&self) -> Option<Table> {
         self.by_channel(&["channels", "up", "over", "down", "over"], |channel| {
             let chain = channel.chain?;
             let [mut up, mut over] = self.cells(chain.up.as_ref());
@@ -214,21 +202,20 @@ impl Page<'_> {
         })
     }
 
-    fn collnet(&self) -> Option<String> {
-        let collnet = self.view.collnet.as_ref()?;
+    fn collnet(&self, page: &mut Page) {
+        let Some(collnet) = &self.view.collnet else {
+            return;
+        };
         let list = |ranks: &[u32]| {
             let ranks: Vec<i32> = ranks.iter().map(|rank| *rank as i32).collect();
             ranges(&ranks, " ")
         };
-        let mut text = String::new();
-        let mut line = |name: &str, value: &str| text.push_str(&self.look.field(name, value));
-        line("heads", &list(&collnet.place.heads));
+        let section = page.section("CollNet direct", "");
+        section.field("heads", list(&collnet.place.heads));
         if let Some(head) = collnet.place.head {
             let port = collnet.network.as_ref().map(|end| self.port(end));
-            line(
-                "network",
-                &format!("head {head}, {}", port.unwrap_or_default()),
-            );
+            let port = port.unwrap_or_default();
+            section.field("network", format!("head {head}, {port}"));
         }
         for (name, links) in [("up", &collnet.up), ("down", &collnet.down)] {
             if !links.is_empty() {
@@ -236,23 +223,23 @@ impl Page<'_> {
                 let mut all: Vec<String> = links.iter().map(|link| self.over(link)).collect();
                 all.sort();
                 all.dedup();
-                line(name, &format!("{}; {}", list(&peers), all.join("; ")));
+                section.field(name, format!("{}; {}", list(&peers), all.join("; ")));
             }
         }
-        Some(text)
     }
 
-    fn nvls(&self) -> Option<String> {
-        let nvls = self.view.nvls.as_ref()?;
-        let mut text = String::new();
-        let mut line = |name: &str, value: &str| text.push_str(&self.look.field(name, value));
+    fn nvls(&self, page: &mut Page) {
+        let Some(nvls) = &self.view.nvls else {
+            return;
+        };
+        let section = page.section("NVLS", "");
         let head = nvls.head.map_or_else(
             || "this rank is none".to_owned(),
             |head| format!("this rank is head {head}"),
         );
-        line(
+        section.field(
             "heads",
-            &format!(
+            format!(
                 "{} per node, {head}; {}",
                 nvls.heads,
                 count(nvls.channels as usize, "channel")
@@ -268,16 +255,15 @@ impl Page<'_> {
                 .iter()
                 .flatten()
                 .map(|link| format!("; down {} over {}", link.peer, self.over(link)));
-            line(name, &format!("{up}{}", down.collect::<String>()));
+            section.field(name, format!("{up}{}", down.collect::<String>()));
         }
-        Some(text)
     }
 
-    fn p2p(&self) -> Option<String> {
+    fn p2p(&self, page: &mut Page) {
         let rank = self.view.rank;
         let layout = self.expansion.layout();
         if layout.ranks() < 2 {
-            return None;
+            return;
         }
         // In the first round a rank meets itself.
         let rounds = self
@@ -286,7 +272,7 @@ impl Page<'_> {
             .enumerate()
             .skip(1)
             .take(ROUNDS);
-        let mut table = Columns::new(self.look, &["round", "sends to", "over", "receives from"]);
+        let mut table = Table::new(["round", "sends to", "over", "receives from"]);
         for (index, round) in rounds {
             let channel = self.expansion.peer_channel(index as u32, 0);
             let over = match self.expansion.p2p_connection(rank, round.send, channel) {
@@ -304,21 +290,16 @@ impl Page<'_> {
                 round.receive.to_string(),
             ]);
         }
-        let mut text = table.finish();
+        let section = page.section("Point to point", "").table(table);
         let more = (layout.ranks() as usize - 1).saturating_sub(ROUNDS);
         if more > 0 {
-            text.push_str(
-                &self
-                    .look
-                    .faint(&format!("  and {}\n", count(more, "more round"))),
-            );
+            section.faint(format!("and {}", count(more, "more round")));
         }
-        Some(text)
     }
 
-    fn choices(&self) -> Option<String> {
+    fn choices(&self) -> Option<Table> {
         let costs = self.plan.costs.as_ref()?;
-        let mut table = Columns::new(self.look, &["collective", "sizes", "algorithm", "protocol"]);
+        let mut table = Table::new(["collective", "sizes", "algorithm", "protocol"]);
         for collective in Collective::TUNED {
             for range in costs.sweep(collective, doubling(SIZES[0], SIZES[1])) {
                 let sizes = if range.from_bytes == range.to_bytes {
@@ -333,7 +314,7 @@ impl Page<'_> {
                 table.row(vec![collective.to_string(), sizes, algorithm, protocol]);
             }
         }
-        Some(table.finish())
+        Some(table)
     }
 }
 

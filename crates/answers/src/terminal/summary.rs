@@ -5,29 +5,29 @@ use planner::Routing;
 use topology::NodeType;
 
 use super::paths::path_types;
-use crate::head::job;
+use crate::head::{job, slow_hosts};
 
-use super::table::Columns;
-use super::{Look, count, gbps, slow_hosts, words};
+use pages::numbers::{count, gbps};
+use pages::{Page, Table};
 
-/// The lines of a page's head that describe a machine. `live`: what a plan does not hold.
-pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: &str| text.push_str(&look.field(name, value));
+use super::words;
+
+/// Adds the lines of a page's head that describe a machine. `live`: what a plan does not hold.
+pub fn machine(page: &mut Page, plan: &Plan, machine: usize, live: Option<&Routing>) {
     let own = &plan.machines[machine];
-    line("machine", &own.summary);
+    page.field("machine", &own.summary);
     let Some(group) = own.groups.first() else {
-        return text;
+        return;
     };
     if plan.machines.len() == 1 {
-        line("job", &job(plan));
+        page.field("job", job(plan));
     }
     let left_out = own.gpus.len().saturating_sub(group.ranks.len());
     if left_out > 0 {
         let verb = if left_out == 1 { "is" } else { "are" };
-        line(
+        page.field(
             "trimmed",
-            &format!(
+            format!(
                 "{} {verb} reached only over the network, and so left out of this search",
                 count(left_out, "GPU")
             ),
@@ -39,11 +39,11 @@ pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) 
             .filter_map(|(name, kind)| Some(format!("{name} {}", path_types(routing, kind)?)))
             .collect();
         if !paths.is_empty() {
-            line("paths", &paths.join("; "));
+            page.field("paths", paths.join("; "));
         }
-        line(
+        page.field(
             "limits",
-            &format!(
+            format!(
                 "P2P up to {}, GPUDirect RDMA up to {}",
                 routing.p2p_limit(),
                 routing.gdr_limit()
@@ -51,30 +51,26 @@ pub fn machine(plan: &Plan, machine: usize, live: Option<&Routing>, look: Look) 
         );
     }
     let (max_bw, total_bw) = (gbps(group.max_bw), gbps(group.total_bw));
-    line(
+    page.field(
         "widest",
-        &format!("path {max_bw} GB/s; into the best-connected GPU {total_bw} GB/s"),
+        format!("path {max_bw} GB/s; into the best-connected GPU {total_bw} GB/s"),
     );
-    text
 }
 
 /// The graphs side by side.
-pub fn graphs(plan: &GpuGroup, look: Look) -> String {
-    let mut headers = vec!["graph", "channels", "each", "all", "GPU–GPU"];
+pub fn graphs(plan: &GpuGroup) -> Table {
+    let mut headers = vec!["graph", ">channels", ">each", ">all", "GPU–GPU"];
     if plan.inter {
-        headers.extend(["to net", "GPU–NIC", "NIC in/out"]);
+        headers.extend([">to net", "GPU–NIC", "NIC in/out"]);
     }
     headers.push("pattern");
-    let mut table = Columns::new(look, &headers).right(if plan.inter {
-        &[1, 2, 3, 5]
-    } else {
-        &[1, 2, 3]
-    });
+    let columns = headers.len();
+    let mut table = Table::new(headers);
     for graph in &plan.graphs {
         let mut row = vec![graph.kind.to_string(), graph.channels.len().to_string()];
         if graph.channels.is_empty() {
-            row.resize(headers.len(), String::new());
-            row[headers.len() - 1] = "not possible here".to_owned();
+            row.resize(columns, String::new());
+            row[columns - 1] = "not possible here".to_owned();
         } else {
             row.extend([
                 gbps(graph.bw_intra),
@@ -92,7 +88,7 @@ pub fn graphs(plan: &GpuGroup, look: Look) -> String {
         }
         table.row(row);
     }
-    table.finish()
+    table
 }
 
 /// One line for scripts: `dgx-h100 hosts=1 ranks=8 ring=12x30:NVL …`, for several hosts what all

@@ -13,7 +13,6 @@ use planner::cost::profile::built_in_toml;
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::output::Output;
-use crate::render;
 use crate::settings::read_settings;
 use crate::sizes;
 use crate::sources::{self, Sources};
@@ -93,7 +92,7 @@ fn read(
         ..job::job(machines, &arguments.job, environment, output)?
     };
     let planned = job::plan_job(&job, &settings, output)?;
-    let notes = render::settings::warnings(&settings).collect();
+    let notes = answers::head::notes(&settings).collect();
     let priced = PricedJob::of(&planned, own.as_ref());
     let priced = match measured::shown_links(&arguments.measured, &planned, own.as_ref())? {
         Some(measured) => priced.on_measured(&measured),

@@ -11,7 +11,6 @@ use crate::arguments::expect::{ExpectArguments, ExpectFormat};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::render::settings::warnings;
 use crate::settings::read_settings;
 use crate::sizes;
 use crate::sources::{self, Sources};
@@ -36,7 +35,7 @@ pub(crate) fn run(
             let settings = read_settings(&arguments.job.variables, environment, output)?;
             let job: Job = job::job(machines, &arguments.job, environment, output)?;
             let planned = job::plan_job(&job, &settings, output)?;
-            notes.extend(warnings(&settings));
+            notes.extend(answers::head::notes(&settings));
             ExpectReport::of(PricedJob::of(&planned, None), Some(&planned), &question)?
         }
     };

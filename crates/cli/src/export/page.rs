@@ -2,8 +2,8 @@
 
 use answers::export::{ExportReport, Kind, WrittenFile};
 
-use crate::render::table::Columns;
 use crate::render::{Look, count, wrap};
+use pages::Table;
 
 /// Files of one kind that are named one by one.
 const NAMED: usize = 4;
@@ -26,7 +26,7 @@ pub(super) fn page(done: &ExportReport, look: Look) -> String {
     let files = count(done.files.len(), "file");
     let head = format!("{}: {files} in {}", done.name, done.folder);
     let mut text = wrap(&head, "", "  ", look.width);
-    let mut table = Columns::new(look, &["file", "what it is"]);
+    let mut table = Table::new(["file", "what it is"]);
     for kind in KINDS {
         let of_kind: Vec<&WrittenFile> = done.files.iter().filter(|it| it.kind == kind).collect();
         if of_kind.len() > NAMED {
@@ -39,7 +39,7 @@ pub(super) fn page(done: &ExportReport, look: Look) -> String {
             table.row(vec![file.file.clone(), kind.about().to_owned()]);
         }
     }
-    text.push_str(&table.finish());
+    text.push_str(&table.text(look));
     for out in done.left_out.iter().take(LEFT_OUT) {
         let line = format!("left out: {} ({})", out.what, out.why);
         text.push_str(&wrap(&line, "", "  ", look.width));

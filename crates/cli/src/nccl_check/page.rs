@@ -3,8 +3,8 @@
 use nccl_log::compare::FieldComparison;
 
 use super::Check;
-use crate::render::table::Columns;
 use crate::render::{Look, count, wrap};
+use pages::Table;
 
 /// Most differences of a field that the page shows; JSON has all.
 const SHOWN: usize = 8;
@@ -62,7 +62,7 @@ pub(super) fn notes(check: &Check) -> Vec<String> {
 }
 
 fn fields(check: &Check, look: Look) -> String {
-    let mut table = Columns::new(look, &["field", "values", "differ"]).right(&[1, 2]);
+    let mut table = Table::new(["field", ">values", ">differ"]);
     for compared in check.compared.iter().filter(|it| it.values > 0) {
         table.row(vec![
             compared.field.name().to_owned(),
@@ -70,11 +70,11 @@ fn fields(check: &Check, look: Look) -> String {
             compared.differences.len().to_string(),
         ]);
     }
-    look.section("Fields", "", &table.finish())
+    look.section("Fields", "", &table.text(look))
 }
 
 fn differences(check: &Check, look: Look) -> String {
-    let mut table = Columns::new(look, &["field", "value", "NCCL", "plan"]);
+    let mut table = Table::new(["field", "value", "NCCL", "plan"]);
     for compared in &check.compared {
         for difference in compared.differences.iter().take(SHOWN) {
             table.row(vec![
@@ -91,5 +91,5 @@ fn differences(check: &Check, look: Look) -> String {
             table.row(vec![field, more, String::new(), String::new()]);
         }
     }
-    look.section("Differences", "", &table.finish()) + "\n"
+    look.section("Differences", "", &table.text(look)) + "\n"
 }

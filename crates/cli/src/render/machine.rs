@@ -1,31 +1,28 @@
 //! A probed machine: its GPUs, network devices and other devices.
 
+use pages::{Page, Table};
 use probe::Probe;
 
-use super::table::Columns;
-use super::{Look, count, or_dash};
+use super::{count, or_dash};
 
-pub(crate) fn page(probe: &Probe, look: Look) -> String {
-    let mut text = look.title("This machine", &summary(probe));
-    if !probe.gpus.is_empty() {
-        text.push_str(&look.section("GPUs", "as the driver names them", &gpus(probe, look)));
-    }
-    if !probe.nets.is_empty() {
-        text.push_str(&look.section(
-            "Network",
-            "as NCCL's own transports list it",
-            &nets(probe, look),
-        ));
-    }
-    let others = others(probe, look);
-    if !others.is_empty() {
-        text.push_str(&look.section(
+pub(crate) fn page(probe: &Probe) -> Page {
+    let mut page = Page::new("This machine");
+    page.remark = summary(probe);
+    let parts = [
+        ("GPUs", "as the driver names them", gpus(probe)),
+        ("Network", "as NCCL's own transports list it", nets(probe)),
+        (
             "Other devices",
             "GPUs, accelerators and adapters that a job would not use",
-            &others,
-        ));
+            others(probe),
+        ),
+    ];
+    for (title, remark, table) in parts {
+        if !table.is_empty() {
+            page.section(title, remark).table(table);
+        }
     }
-    text
+    page
 }
 
 fn summary(probe: &Probe) -> String {
@@ -55,13 +52,10 @@ fn summary(probe: &Probe) -> String {
     parts.join(", ")
 }
 
-fn gpus(probe: &Probe, look: Look) -> String {
-    let mut columns = Columns::new(
-        look,
-        &[
-            "", "rank", "bus id", "name", "sm", "link", "NVLinks", "NUMA",
-        ],
-    );
+fn gpus(probe: &Probe) -> Table {
+    let mut columns = Table::new([
+        "", "rank", "bus id", "name", "sm", "link", "NVLinks", "NUMA",
+    ]);
     for gpu in &probe.gpus {
         let link = match (gpu.generation, gpu.width) {
             (Some(generation), Some(width)) => format!("gen {generation} x{width}"),
@@ -78,14 +72,11 @@ fn gpus(probe: &Probe, look: Look) -> String {
             numa(probe, &gpu.bus_id),
         ]);
     }
-    columns.finish()
+    columns
 }
 
-fn nets(probe: &Probe, look: Look) -> String {
-    let mut columns = Columns::new(
-        look,
-        &["", "name", "bus id", "port", "Gb/s", "GPUDirect", "NUMA"],
-    );
+fn nets(probe: &Probe) -> Table {
+    let mut columns = Table::new(["", "name", "bus id", "port", "Gb/s", "GPUDirect", "NUMA"]);
     for net in &probe.nets {
         let bus_id = net.bus_id.clone();
         columns.row(vec![
@@ -98,15 +89,11 @@ fn nets(probe: &Probe, look: Look) -> String {
             or_dash(bus_id.map(|bus_id| numa(probe, &bus_id))),
         ]);
     }
-    columns.finish()
+    columns
 }
 
-fn others(probe: &Probe, look: Look) -> String {
-    let mut columns = Columns::new(
-        look,
-        &["bus id", "class", "vendor:device", "driver", "link", "NUMA"],
-    );
-    let mut any = false;
+fn others(probe: &Probe) -> Table {
+    let mut columns = Table::new(["bus id", "class", "vendor:device", "driver", "link", "NUMA"]);
     for function in probe
         .machine
         .pci
@@ -121,7 +108,6 @@ fn others(probe: &Probe, look: Look) -> String {
         if known {
             continue;
         }
-        any = true;
         let (speed, width) = (&function.link.current_speed, &function.link.current_width);
         let link = speed.as_ref().zip(width.as_ref());
         let link = or_dash(link.map(|(speed, width)| format!("{speed} x{width}")));
@@ -134,7 +120,7 @@ fn others(probe: &Probe, look: Look) -> String {
             numa(probe, &function.bus_id),
         ]);
     }
-    if any { columns.finish() } else { String::new() }
+    columns
 }
 
 fn numa(probe: &Probe, bus_id: &str) -> String {

@@ -4,8 +4,8 @@ pub(crate) mod access_control;
 pub(crate) mod machine;
 
 pub(crate) use answers::terminal::{
-    Look, count, document, matrix, measured, or_dash, plan, planned_machines, program, ranges,
-    rank, settings, summary, table, tree, trim_lines, version, wrap,
+    Look, count, document, matrix, or_dash, plan, planned_machines, program, ranges, rank, summary,
+    tree, wrap,
 };
 
 use crate::environment::Environment;

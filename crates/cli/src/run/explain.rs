@@ -4,20 +4,20 @@ use bench::figures::micros;
 use bench::{RunReport, RunRow};
 
 use super::table::in_words;
-use crate::render::table::Columns;
 use crate::render::{Look, or_dash};
 use crate::sizes;
+use pages::Table;
 
 const HEADERS: [&str; 9] = [
-    "size",
+    ">size",
     "algorithm",
     "proto",
-    "ch",
-    "µs",
-    "waits",
-    "messages",
-    "bytes",
-    "network",
+    ">ch",
+    ">µs",
+    ">waits",
+    ">messages",
+    ">bytes",
+    ">network",
 ];
 
 /// Headers of what is known of every choice; the others are parts of a time that a model predicts.
@@ -34,7 +34,7 @@ pub(super) fn section(report: &RunReport, look: Look) -> String {
         true => (HEADERS.len(), "expected by the model of the cost profile"),
         false => (WITHOUT_PARTS, "measured when the cost profile was made"),
     };
-    let mut table = Columns::new(look, &HEADERS[..shown]).right(&[0, 3, 4, 5, 6, 7, 8]);
+    let mut table = Table::new(HEADERS[..shown].iter().copied());
     for row in &report.rows {
         for (at, cells) in lines(row).enumerate() {
             let size = match at {
@@ -46,7 +46,7 @@ pub(super) fn section(report: &RunReport, look: Look) -> String {
         }
     }
     let remark = format!("{source}; the first of a size is taken");
-    look.section("Choices", &remark, &table.finish())
+    look.section("Choices", &remark, &table.text(look))
 }
 
 /// The cells of each choice for a size, after the size.
