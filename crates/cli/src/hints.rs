@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use answers::simulate::SimulateError;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use findings::{Remedy, Rule};
 use plan::certificate::CertificateError;
 use simulator::FabricError;
@@ -22,6 +23,29 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
             None
         }
     })
+}
+
+/// Commands that take a machine by its name.
+const OF_MACHINES: [&str; 8] = [
+    "bound", "cost", "expect", "export", "plan", "show", "simulate", "tune",
+];
+
+/// Adds an example to a mistake in the command line, if a command that takes machines has no file.
+pub(crate) fn of_usage(said: &mut clap::Error, command: Option<&str>) {
+    let lacks_file = said.kind() == ErrorKind::MissingRequiredArgument
+        && matches!(said.get(ContextKind::InvalidArg), Some(ContextValue::Strings(names))
+            if names.iter().any(|name| name.starts_with("<FILE")));
+    let Some(command) = command.filter(|it| lacks_file && OF_MACHINES.contains(it)) else {
+        return;
+    };
+    let tips = [
+        format!(
+            "`topo {command} dgx-h100` takes a machine that topo knows; `topo show --machines` lists them"
+        ),
+        "`topo probe > topology.xml` writes the file of this machine".to_owned(),
+    ];
+    let tips = tips.map(Into::into).to_vec();
+    said.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }
 
 /// The advice about a rule, with the command that writes a file without the fault.

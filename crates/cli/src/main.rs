@@ -127,10 +127,16 @@ fn work() -> ExitCode {
         is_former,
     } = modes::resolve(std::env::args_os().collect());
     let command = arguments::layout::command(environment.width, &arguments, mode);
+    let used = arguments
+        .get(1)
+        .and_then(|it| it.to_str().map(str::to_owned));
     let matches = command.try_get_matches_from(arguments);
     let arguments = match matches.and_then(|it| Arguments::from_arg_matches(&it)) {
         Ok(arguments) => arguments,
-        Err(said) => return exit::without_command(&said),
+        Err(mut said) => {
+            hints::of_usage(&mut said, used.as_deref());
+            return exit::without_command(&said);
+        }
     };
     let mut output = Output::default();
     if let Some(mode) = mode.filter(|_| is_former) {
