@@ -71,8 +71,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
 fn is_library(file: &str) -> bool {
     let name = file.strip_prefix("crates/");
     let name = name.and_then(|it| it.split_once("/src/")).map(|it| it.0);
-    let is_page = file.ends_with("/page.rs") || file.contains("/terminal/");
-    name.is_some_and(|it| !words::DOORS.contains(&it)) && !is_page
+    name.is_some_and(|it| !words::DOORS.contains(&it))
 }
 
 /// Checks the sources of one crate.

@@ -30,7 +30,12 @@ impl BoundReport {
         let hosts = count(self.hosts as usize, "host");
         page.field("job", format!("{hosts}, {} ranks", self.ranks));
         page.field("nccl", head::version(&self.profile));
-        page.field("links", links(self.links));
+        let set = match self.links {
+            LinkSet::Rules => "rules",
+            LinkSet::All => "all",
+        };
+        page.field("links", links(self.links))
+            .hint(format!("(--links {set})"));
         if let Some(measured) = &self.measured {
             page.field("measured", &measured.source);
         }
@@ -95,8 +100,8 @@ impl BoundReport {
 /// The links that bounds count.
 const fn links(links: LinkSet) -> &'static str {
     match links {
-        LinkSet::Rules => "those on paths that NCCL's rules allow for this job (--links rules)",
-        LinkSet::All => "every link and every turn at PCI switches (--links all)",
+        LinkSet::Rules => "those on paths that NCCL's rules allow for this job",
+        LinkSet::All => "every link and every turn at PCI switches",
     }
 }
 

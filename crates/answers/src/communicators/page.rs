@@ -79,7 +79,9 @@ impl Communicator {
 
 fn limits(section: &mut Section, limits: &[Limit]) {
     if limits.is_empty() {
-        section.say("Nothing that is known: --gpu-memory says what GPUs have.");
+        section
+            .say("Nothing that is known")
+            .hint(": --gpu-memory says what GPUs have.");
         return;
     }
     let mut table = Table::new(["limit", ">taken", ">there are", ">such sets that fit"]);

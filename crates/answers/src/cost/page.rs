@@ -132,11 +132,12 @@ impl CostReport {
         let title = format!("{} by trees", costs.collective);
         let section = page.section(title, "expected time beside NCCL's choice");
         section.table(table).say(format!(
-            "Trees ({}, topo run --algorithm forest) are {when}: for long messages they reach {reaches}. They are \
-             up to {} links high; a link is priced as a step of a ring with Simple.",
+            "Trees ({}) are {when}: for long messages they reach {reaches}. They are up to {} links high; a link is \
+             priced as a step of a ring with Simple.",
             costs.collective.command_name(),
             forest.height
         ));
+        section.hint("topo run --algorithm forest runs them.");
     }
 
     /// The transfers of which NCCL makes a collective.

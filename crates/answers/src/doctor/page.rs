@@ -50,15 +50,13 @@ impl DoctorReport {
             false => findings(section, &self.findings, advice),
         };
         for limit in &self.limits {
-            section.note(&limit.sentence).hint(ABOVE);
+            section.note(&limit.sentence).hint(
+                "; topo bound shows what trees reach, topo plan --explain why NCCL's search ends lower.",
+            );
         }
         page
     }
 }
-
-/// What tells more about a limit.
-const ABOVE: &str =
-    "; topo bound shows what trees reach, topo plan --explain why NCCL's search ends lower.";
 
 /// Adds findings and, below, what to do; one line when there are none.
 pub fn findings<'s>(

@@ -96,15 +96,15 @@ impl FabricReport {
         if let Some(job) = &self.simulated {
             section.faint(format!("µs: simulated, {job}"));
         }
-        section.faint(match best {
+        match best {
             Some(best) if best.ring == self.given.ring => {
-                "no order lets rings pass fewer switches"
+                section.faint("no order lets rings pass fewer switches")
             }
-            _ => {
-                "start ranks in the best order: --hostfile, then mpirun --hostfile, or SLURM_HOSTFILE with srun \
-                 --distribution=arbitrary"
-            }
-        });
+            _ => section.faint("start ranks in the best order").hint(
+                ": --hostfile, then mpirun --hostfile, or SLURM_HOSTFILE with srun \
+                 --distribution=arbitrary",
+            ),
+        };
     }
 
     fn connections(&self, page: &mut Page, cables: &Cables) {

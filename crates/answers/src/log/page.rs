@@ -408,21 +408,22 @@ fn gdr(page: &mut Page, hosts: &BTreeMap<String, HostFacts>) {
     }
     let section = page.section("GPUDirect RDMA", "");
     for ((device, why), hosts) in off.iter().take(SHOWN) {
-        let (why, hint) = match (*why, why.strip_prefix("distance ")) {
-            ("", _) => (
-                "its driver or plug-in cannot reach GPU memory: load nvidia-peermem, or use a kernel and driver with DMA-BUF"
-                    .to_owned(),
-                "",
-            ),
-            (_, Some(distance)) => (
-                format!("too far from the GPU: distance {distance} (NCCL_NET_GDR_LEVEL)"),
-                "; topo show --path shows the path",
-            ),
-            (why, None) => (why.to_owned(), ""),
+        let distance = why.strip_prefix("distance ");
+        let why = match (*why, distance) {
+            ("", _) => {
+                "its driver or plug-in cannot reach GPU memory: load nvidia-peermem, or use a kernel and driver with \
+                 DMA-BUF"
+                    .to_owned()
+            }
+            (_, Some(distance)) => {
+                format!("too far from the GPU: distance {distance} (NCCL_NET_GDR_LEVEL)")
+            }
+            (why, None) => why.to_owned(),
         };
-        section
-            .item(format!("off for {device} on {}: {why}", few(hosts)))
-            .hint(hint);
+        section.item(format!("off for {device} on {}: {why}", few(hosts)));
+        if distance.is_some() {
+            section.hint("; topo show --path shows the path");
+        }
     }
 }
 

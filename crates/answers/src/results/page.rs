@@ -108,45 +108,44 @@ impl ComparedTable {
             );
             page.field("bound", words);
         }
-        for note in self.notes.iter().cloned().chain(self.oddities()) {
+        for note in &self.notes {
             page.field("note", note);
         }
+        self.oddities(&mut page);
         page
     }
 
     /// What is odd about the file.
-    fn oddities(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+    fn oddities(&self, page: &mut Page) {
+        let unnamed = "the file does not name the program";
         if self.collective_guessed {
-            notes.push(
-                "the file does not name the program: guessed from the columns (--collective)"
-                    .to_owned(),
-            );
+            page.field("note", format!("{unnamed}: guessed from the columns"))
+                .hint("(--collective)");
         }
         if self.collective.is_none() && self.tool == Tool::Osu {
-            notes.push(
+            page.field(
+                "note",
                 "the sizes are those of one rank, or of no collective: put the launcher's command \
-                 (mpirun -np 16 ./osu_allgather) above the table"
-                    .to_owned(),
+                 (mpirun -np 16 ./osu_allgather) above the table",
             );
         } else if self.collective.is_none() {
-            notes.push("the file does not name the program (--collective)".to_owned());
+            page.field("note", unnamed).hint("(--collective)");
         }
         if self.lacks_bus && self.ranks.is_none() && self.job.is_none() {
-            notes.push(
-                "the file has neither ranks nor bus bandwidths: those shown are message by time"
-                    .to_owned(),
+            page.field(
+                "note",
+                "the file has neither ranks nor bus bandwidths: those shown are message by time",
             );
         }
         if self.damaged_rows > 0 {
             let rows = count(self.damaged_rows as usize, "row");
-            notes.push(format!(
+            let note = format!(
                 "{rows} cut by other output, with other columns than the header, whose bandwidth is not \
                  size by time, or whose bus bandwidth is not that of the collective: left out (line {})",
                 self.first_damaged
-            ));
+            );
+            page.field("note", note);
         }
-        notes
     }
 
     fn sizes(&self, section: &mut Section) {
@@ -192,7 +191,7 @@ impl ComparedTable {
         section.table(table);
         if self.rows.len() > MOST_ROWS {
             let more = count(self.rows.len() - MOST_ROWS, "more size");
-            section.faint(format!("{more} (--json has them)"));
+            section.faint(more).hint("(--json has them)");
         }
         if any(|row| row.algorithm.is_some()) {
             let is_unsaid = |row: &ComparedRow| row.algorithm.is_some() && !row.is_logged;
@@ -315,8 +314,17 @@ impl NamedFit {
         section.table(wide).lines("\n");
         section.table(choices);
         let remarks = fit.remarks();
-        if !remarks.is_empty() {
+        if !(remarks.is_empty() && fit.undetermined.is_empty()) {
             section.lines("\n");
+        }
+        for it in fit.undetermined.iter().take(SHOWN) {
+            section.item(it.words());
+        }
+        let more = fit.undetermined.len().saturating_sub(SHOWN);
+        if more > 0 {
+            section
+                .item(format!("{more} more constants keep their values"))
+                .hint("(--json names them)");
         }
         for remark in remarks {
             section.item(remark);
@@ -326,14 +334,7 @@ impl NamedFit {
 
 impl Fit {
     fn remarks(&self) -> Vec<String> {
-        let undetermined = self.undetermined.iter().take(SHOWN);
-        let mut remarks: Vec<String> = undetermined.map(UndeterminedConstant::words).collect();
-        if self.undetermined.len() > SHOWN {
-            let more = self.undetermined.len() - SHOWN;
-            remarks.push(format!(
-                "{more} more constants keep their values (--json names them)"
-            ));
-        }
+        let mut remarks = Vec::new();
         if self.held.is_none() {
             remarks.push(
                 "too few sizes to hold some out: the errors above are those of sizes that the fit has seen"

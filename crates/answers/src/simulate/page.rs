@@ -16,15 +16,14 @@ impl SimulateReport {
         let section = page.section("Lanes", "what they did, on average");
         section.say(self.lanes.words());
         let shown = self.links.len().min(links);
-        let remark = match self.links.len() - shown {
-            0 => "the busiest first".to_owned(),
-            more => {
-                let all = self.links.len();
-                format!("the busiest; --links {all} shows {more} more")
-            }
+        let all = self.links.len();
+        let section = match all - shown {
+            0 => page.section("Links", "the busiest first"),
+            more => page
+                .section("Links", "the busiest")
+                .hint(format!("; --links {all} shows {more} more")),
         };
-        page.section("Links", remark)
-            .table(loads(&self.links[..shown]));
+        section.table(loads(&self.links[..shown]));
         page
     }
 

@@ -129,7 +129,9 @@ impl StepReport {
         let all = self.calls.len();
         let left = all.saturating_sub(shown);
         if left > 0 {
-            section.faint(format!("… and {} (--calls {all})", count(left, "kind")));
+            section
+                .faint(format!("… and {}", count(left, "kind")))
+                .hint(format!("(--calls {all})"));
         }
     }
 
@@ -258,7 +260,7 @@ impl StepReport {
         notes.extend(self.notes.iter().cloned());
         if !self.is_measured {
             notes.push(
-                "Without measurements (--measured): published runs reach 0.8 to 1.2 of the predicted bandwidth \
+                "Not measured: published runs reach 0.8 to 1.2 of the predicted bandwidth \
                  (docs/acceptance.md)."
                     .to_owned(),
             );

@@ -35,12 +35,21 @@ impl TuneReport {
     pub fn page(&self) -> Page {
         let mut page = self.head();
         page.field("answer", self.verdict());
+        let least = self.tried.iter().filter_map(|it| it.helps_from).min();
+        if let (Some(least), None) = (least, &self.proposal) {
+            let least = short(least);
+            page.hint(format!(
+                ". For jobs without messages below {least}: --from {least}"
+            ));
+        }
         if let Some(proposal) = &self.proposal {
             told(page.section("Tell NCCL", ""), proposal, self.files.as_ref());
             self.gains(&mut page);
         }
         if let Some(trees) = self.trees() {
-            page.section("Beyond NCCL", "").say(trees);
+            page.section("Beyond NCCL", "").say(trees).hint(
+                "; topo plan --strategy forest writes them, and topo run and the libraries run them.",
+            );
         }
         let remark = "settings alone; rings and choices with what NCCL needs for them";
         tried(page.section("Tried", remark), &self.tried);
@@ -186,16 +195,9 @@ impl TuneReport {
             Some(_) => "NCCL's own rings are as good as the best that were found",
             None => "no other rings were searched (below)",
         };
-        let least = self.tried.iter().filter_map(|it| it.helps_from).min();
-        let more = least.map_or_else(String::new, |least| {
-            format!(
-                ". For jobs without messages below {0}: --from {0}",
-                short(least)
-            )
-        });
         format!(
             "nothing to gain: {rings}, no setting that was tried makes anything faster without making something \
-             slower, and NCCL chooses algorithms and protocols as well as the model can{more}"
+             slower, and NCCL chooses algorithms and protocols as well as the model can"
         )
     }
 
@@ -225,8 +227,7 @@ impl TuneReport {
         let better: Vec<String> = better.collect();
         (!better.is_empty()).then(|| {
             format!(
-                "Trees reach more for long messages ({}). NCCL cannot be told of them; topo plan --strategy forest \
-                 writes them, and topo run and the libraries run them.",
+                "Trees reach more for long messages ({}). NCCL cannot be told of them",
                 better.join("; ")
             )
         })
@@ -292,12 +293,14 @@ fn told(section: &mut Section, proposal: &Proposal, written: Option<&WrittenFile
              bandwidths that are not those of the links."
         ));
     }
-    section.item(match written {
-        Some(_) => {
-            format!("All of this is in {folder}/nccl.conf: NCCL_CONF_FILE={folder}/nccl.conf.")
-        }
-        None => "--dir DIR writes all of this as files, with an nccl.conf.".to_owned(),
-    });
+    match written {
+        Some(_) => section.item(format!(
+            "All of this is in {folder}/nccl.conf: NCCL_CONF_FILE={folder}/nccl.conf."
+        )),
+        None => section
+            .item("")
+            .hint("--dir DIR writes all of this as files, with an nccl.conf."),
+    };
 }
 
 /// What the columns and marks of a table mean.

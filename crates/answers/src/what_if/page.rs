@@ -34,10 +34,11 @@ impl WhatIfReport {
         if let (Some(seconds), Some(_)) = (time_limit, &self.left_out) {
             let kinds = self.kinds_left_out.iter();
             let kinds: Vec<String> = kinds.map(|(kind, all)| format!("{kind}: {all}")).collect();
-            section.lines("\n").notice(format!(
-                "Not looked at within {seconds} s (--time-limit): {}",
-                kinds.join(", ")
-            ));
+            let kinds = kinds.join(", ");
+            section
+                .lines("\n")
+                .notice(format!("Not looked at within {seconds} s: {kinds}"))
+                .hint("(--time-limit)");
         }
         for row in &self.failures {
             if let Some(problem) = &row.cannot_be_planned {
@@ -52,9 +53,9 @@ impl WhatIfReport {
                 true => format!("'{}'", edit.of),
                 false => edit.of.clone(),
             };
-            section.lines("\n").faint(format!(
-                "The first row again, in full: topo plan … --{} {of}",
-                edit.kind
+            let kind = edit.kind;
+            section.lines("\n").faint("").hint(format!(
+                "The first row again, in full: topo plan … --{kind} {of}"
             ));
         }
         page

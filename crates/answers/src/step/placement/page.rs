@@ -32,6 +32,9 @@ impl Placement {
         for sentence in self.sentences() {
             section.say(sentence);
         }
+        if !self.ended {
+            section.hint("(--orders prices more)");
+        }
         for (file, usage) in written {
             section.item(format!("{file}: {usage}"));
         }
@@ -42,7 +45,7 @@ impl Placement {
         let tried = count(self.tried, "order");
         let ends = match self.ended {
             true => format!("{tried} were priced"),
-            false => format!("{tried} were priced (--orders), others were not"),
+            false => format!("{tried} were priced, others were not"),
         };
         let mut sentences = vec![match self.is_better {
             true => format!(
