@@ -7,7 +7,7 @@ use nccl_log::Collector;
 use serde::Deserialize;
 use topology::differences::Inventory;
 
-use crate::diagnose::{DiagnoseReport, Prices};
+use crate::diagnose::Prices;
 use crate::diff::diff;
 use crate::doctor::{CheckedMachine, doctor};
 use crate::job::Machine;
@@ -173,7 +173,7 @@ fn why(
         Some(prices) => prices,
         None => &Floor,
     };
-    Answered::of(&DiagnoseReport::of(&pile.finish(predict)))
+    Answered::of(&pile.finish(predict))
 }
 
 /// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.

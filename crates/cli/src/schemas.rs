@@ -76,7 +76,7 @@ mod tests {
     use answers::built_in::MachinesReport;
     use answers::communicators::MemoryReport;
     use answers::cost::CostReport;
-    use answers::diagnose::{CausesReport, DiagnoseReport};
+    use answers::diagnose::CausesReport;
     use answers::diff::DiffReport;
     use answers::doctor::DoctorReport;
     use answers::expect::ExpectReport;
@@ -114,7 +114,7 @@ mod tests {
         ("certificate", plan::certificate::certificate_schema),
         ("cost", report::schema::<CostReport>),
         ("custom-all-reduce", report::schema::<CrossoversReport>),
-        ("diagnose", report::schema::<DiagnoseReport<'static>>),
+        ("diagnose", report::schema::<diagnose::Diagnosis>),
         ("diff", report::schema::<DiffReport>),
         ("doctor", report::schema::<DoctorReport>),
         ("expect", report::schema::<ExpectReport>),

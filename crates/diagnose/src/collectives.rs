@@ -175,9 +175,9 @@ impl Collectives {
 impl Group {
     /// Whether all its processes are in one communicator of the log.
     fn is_joined(&self, log: &Log) -> bool {
-        let has = |all: &Communicator, (host, process, _): &Process| {
+        let has = |all: &Communicator, process: &Process| {
             let mut members = all.members.iter();
-            members.any(|it| it.host == *host && it.process == *process)
+            members.any(|it| it.host == process.host && it.process == process.number)
         };
         let mut all = log.communicators.iter();
         all.any(|it| self.members.keys().all(|process| has(it, process)))
@@ -186,7 +186,7 @@ impl Group {
     fn verdict(self, log: &Log, is_hang: bool) -> Option<Verdict> {
         let of = |all: &[Process]| {
             let known: BTreeSet<u32> = all.iter().filter_map(|it| rank_of(log, it)).collect();
-            let hosts: BTreeSet<String> = all.iter().map(|it| it.0.clone()).collect();
+            let hosts: BTreeSet<String> = all.iter().map(|it| it.host.clone()).collect();
             (
                 known.into_iter().collect::<Vec<u32>>(),
                 hosts.into_iter().collect::<Vec<String>>(),

@@ -7,17 +7,32 @@ use findings::facts::{self, Fact, Said, Who, places};
 use nccl_log::Log;
 use nccl_log::log::RankFacts;
 use nccl_log::message::{Level, Message, NoHosts, messages};
+use serde::Serialize;
 
-use crate::verdict::{FirstError, Line};
+use crate::JsonSchema;
+use crate::verdict::{FirstError, Line, Told};
 
 /// Most processes whose last code of CUDA is remembered.
 const MOST_PROCESSES: usize = 1 << 14;
 
+/// Most events that are told.
+const MOST_TOLD: usize = 1 << 16;
+
 /// A line passes an earlier code of its process on within so many lines of its input.
 const NEAR: u64 = 64;
 
-/// A process: its host, its number, and its number of the GPU.
-pub(crate) type Process = (String, u32, Option<u32>);
+/// A process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct Process {
+    /// Its host.
+    pub host: String,
+    /// Its number.
+    #[serde(rename = "process")]
+    pub number: u32,
+    /// Its number of the GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<u32>,
+}
 
 /// Who is at fault, by a line.
 #[derive(Debug, Default)]
@@ -31,7 +46,7 @@ impl At {
     /// A process and its host.
     pub(crate) fn of(process: Option<Process>) -> Self {
         Self {
-            hosts: process.iter().map(|it| it.0.clone()).collect(),
+            hosts: process.iter().map(|it| it.host.clone()).collect(),
             process,
             ranks: Vec::new(),
         }
@@ -91,6 +106,25 @@ impl<'a> Event<'a> {
         process(&self.message?)
     }
 
+    /// What is told of it.
+    pub(crate) fn told(&self, line: &Line) -> Told {
+        let said = match &self.message {
+            Some(message) => Said::warning(message.text, message.place),
+            None => Said::line(&line.text),
+        };
+        let code = facts::code(&said).map(facts::Code::parts);
+        let meaning = self.fact.map(|it| it.meaning);
+        Told {
+            line: line.clone(),
+            process: self.process(),
+            place: self.message.and_then(|it| it.place).map(str::to_owned),
+            cause: meaning.map(|it| it.cause.id),
+            certainty: meaning.map(|it| it.certainty.name()),
+            code: code.map(|it| it.0),
+            number: code.and_then(|it| it.1),
+        }
+    }
+
     /// Who is at fault by its row: who wrote it, unless that is the other side, and whom it names.
     pub(crate) fn at(&self, fact: &Fact, line: &str) -> At {
         let is_own = !fact.meaning.is_of_peer;
@@ -121,7 +155,11 @@ fn place_of<'a>(line: &'a str, message: &Message<'a>) -> Option<&'a str> {
 /// The process that wrote a message, if it says so.
 pub(crate) fn process(message: &Message<'_>) -> Option<Process> {
     let source = message.source?;
-    Some((source.host.to_owned(), source.process, source.gpu))
+    Some(Process {
+        host: source.host.to_owned(),
+        number: source.process,
+        gpu: source.gpu,
+    })
 }
 
 /// What is kept of events.
@@ -135,6 +173,8 @@ pub(crate) struct Events {
     unknown: u64,
     /// A line says that memory may be locked without limit.
     pub(crate) is_unlimited: bool,
+    /// All events, the first ones, if they are to be told.
+    pub(crate) told: Option<Vec<Told>>,
 }
 
 impl Events {
@@ -145,6 +185,9 @@ impl Events {
         is_known: bool,
         line: &Line,
     ) -> Option<&'static Fact> {
+        if let Some(told) = self.told.as_mut().filter(|it| it.len() < MOST_TOLD) {
+            told.push(event.told(line));
+        }
         let process = event.process().unwrap_or_default();
         let number = line.number.unwrap_or(0);
         let Some(fact) = event.fact else {
@@ -189,7 +232,8 @@ impl Events {
                 rank: None,
                 place: place.map(str::to_owned),
                 of_place: place.and_then(places::of),
-                means: fact.map(|it| (it.meaning.means, it.meaning.advice)),
+                means: fact.map(|it| it.meaning.means),
+                advice: fact.map(|it| it.meaning.advice),
                 is_passed_on: fact.is_some(),
             });
         }
@@ -202,17 +246,17 @@ impl Events {
 }
 
 /// The rank of a process in the largest communicator of its run.
-pub(crate) fn rank_of(log: &Log, (host, process, gpu): &Process) -> Option<u32> {
-    let is_on = |it: &RankFacts| it.host == *host && it.process == *process;
+pub(crate) fn rank_of(log: &Log, of: &Process) -> Option<u32> {
+    let is_on = |it: &RankFacts| it.host == of.host && it.process == of.number;
     let all = || log.communicators.iter().enumerate();
-    let (of, _) = all().find(|it| it.1.members.iter().any(is_on))?;
+    let (place, _) = all().find(|it| it.1.members.iter().any(is_on))?;
     let run = log
         .runs
         .iter()
-        .find(|it| it.communicators.binary_search(&of).is_ok());
+        .find(|it| it.communicators.binary_search(&place).is_ok());
     let own =
         all().filter(|it| run.is_none_or(|run| run.communicators.binary_search(&it.0).is_ok()));
     let (_, largest) = own.max_by_key(|it| it.1.ranks)?;
     let mut members = largest.members.iter();
-    members.find(|it| is_on(it) && it.gpu == *gpu)?.rank
+    members.find(|it| is_on(it) && it.gpu == of.gpu)?.rank
 }

@@ -45,6 +45,12 @@ mod timings;
 pub mod verdict;
 mod words;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
+pub use events::Process;
 pub use pile::Pile;
 pub use predict::{Call, Floor, Predict};
-pub use verdict::{Diagnosis, FirstError, Input, Line, Missing, Verdict, Wait};
+pub use verdict::{Alternative, Diagnosis, FirstError, Input, Line, Missing, Verdict, Wait};

@@ -106,6 +106,11 @@ impl Pile {
         }
     }
 
+    /// Tells all events of what is read from now on, too.
+    pub fn tell_events(&mut self) {
+        self.events.told = Some(Vec::new());
+    }
+
     /// Reads an input. `progress` is called now and then with the bytes that were read.
     ///
     /// # Errors
@@ -329,6 +334,7 @@ impl Pile {
         }
         gpus::newer(&log, &mut verdicts);
         verdicts.iter_mut().for_each(|it| it.name_run(&log));
+        let events = self.events.told.take();
         let (mut first_error, unknown) = self.events.finish();
         let fails = |it: &Verdict| it.first.is_some() && !causes::rank(it.cause).slows;
         let has_failed = is_hang || first_error.is_some() || verdicts.iter().any(fails);
@@ -356,6 +362,7 @@ impl Pile {
             waits,
             first_error,
             unknown,
+            events,
         }
     }
 

@@ -2,45 +2,90 @@
 
 use findings::causes::{self, Cause, Certainty, Subject};
 use nccl_log::Log;
+use serde::{Serialize, Serializer};
 
+use crate::JsonSchema;
 use crate::events::{Process, rank_of};
 
 /// Most lines of evidence of a verdict.
 pub(crate) const MOST_LINES: usize = 6;
 
 /// A diagnosis: what the evidence shows.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// The inputs, and as what they were read.
     pub inputs: Vec<Input>,
-    /// What happened, the surest first.
+    /// What happened, the surest first; empty if the evidence names no cause.
     pub verdicts: Vec<Verdict>,
     /// What would tell more.
     pub missing: Vec<Missing>,
-    /// Who waits for whom, by recorders and logs.
+    /// Who waits for whom, by recorders and logs: a graph, whose circles and ends are where a job
+    /// stands still.
     pub waits: Vec<Wait>,
     /// The first error that no cause explains.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<FirstError>,
-    /// Warnings of NCCL that are in no table.
+    /// Warnings of NCCL that no table has.
+    #[serde(rename = "unknown_warnings")]
     pub unknown: u64,
+    /// What lines say: warnings of NCCL and lines that the tables have, the first 65,536 of them,
+    /// if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<Told>>,
+}
+
+/// What a line says: a warning of NCCL, or a line that the tables have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Told {
+    /// The line.
+    #[serde(flatten)]
+    pub line: Line,
+    /// The process that wrote it.
+    #[serde(flatten)]
+    pub process: Option<Process>,
+    /// The file of NCCL and its line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// The id of the cause that it shows; absent for warnings that no table has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'static str>,
+    /// How sure the line alone makes it: `proved`, `likely` or `possible`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certainty: Option<&'static str>,
+    /// The kind of its code: `cuda`, `completion` (InfiniBand) or `xid`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
+    /// The code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
 }
 
 /// An error that no cause explains.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FirstError {
     /// The line.
+    #[serde(rename = "said")]
     pub line: Line,
-    /// The process that wrote it: its host, its number and its number of the GPU.
-    pub process: Option<(String, u32, Option<u32>)>,
+    /// The process that wrote it.
+    #[serde(flatten)]
+    pub process: Option<Process>,
     /// The process's rank in the largest communicator.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// The file of NCCL and its line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// What NCCL does there.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub of_place: Option<&'static str>,
-    /// What the line means and what to do, if the tables have it.
-    pub means: Option<(&'static str, &'static str)>,
+    /// What the line means, if the tables have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub means: Option<&'static str>,
+    /// What to do then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<&'static str>,
     /// It only passes on a failure that another line should name.
+    #[serde(rename = "passed_on")]
     pub is_passed_on: bool,
 }
 
@@ -48,7 +93,7 @@ pub struct FirstError {
 pub(crate) const MOST_WAITS: usize = 256;
 
 /// A call that some ranks wait in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Wait {
     /// The group of ranks.
     pub group: String,
@@ -60,23 +105,24 @@ pub struct Wait {
     pub awaited: Vec<u32>,
     /// The ranks of which nothing says whether they called it.
     pub unknown: Vec<u32>,
-    /// The waits in which awaited ranks are, by their place in the list.
+    /// The waits in which awaited ranks are, by their place in this list, from 0.
     pub next: Vec<usize>,
 }
 
 /// An input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Input {
-    /// Its name.
+    /// Its name; `archive: name` in an archive.
     pub name: String,
     /// As what it was read, or why not.
     pub kind: String,
     /// It could be read.
+    #[serde(rename = "read")]
     pub is_read: bool,
 }
 
 /// Evidence that is missing, and how to get it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Missing {
     /// What it would tell.
     pub what: String,
@@ -85,44 +131,99 @@ pub struct Missing {
 }
 
 /// A cause, and why it is named.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Verdict {
     /// The cause.
+    #[serde(flatten, serialize_with = "named")]
+    #[schemars(with = "Named")]
     pub cause: &'static Cause,
-    /// How sure it is.
+    /// `proved`, `likely` or `possible`.
+    #[serde(serialize_with = "name")]
+    #[schemars(with = "String")]
     pub certainty: Certainty,
     /// What happened: sentences.
     pub what: String,
-    /// The ranks at fault, in the job; those that wait are not among them.
+    /// The ranks of the job at fault; ranks that wait are not among them.
     pub ranks: Vec<u32>,
     /// The hosts at fault.
     pub hosts: Vec<String>,
     /// The group of ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// The collective.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub collective: Option<String>,
     /// The devices at fault: GPUs, NICs, links.
     pub devices: Vec<String>,
     /// The lines that say so.
+    #[serde(rename = "evidence")]
     pub lines: Vec<Line>,
     /// What to do.
     pub next: Vec<String>,
-    /// Other causes that leave this evidence, and what tells them apart; none if it is proved.
-    pub alternatives: Vec<(&'static Cause, &'static str)>,
+    /// Other causes that leave this evidence, at most two; none if it is proved.
+    pub alternatives: Vec<Alternative>,
     /// Which of the lines was first, among all inputs; `None`: other evidence than lines.
+    #[serde(skip)]
     pub(crate) first: Option<u64>,
     /// The processes at fault, whose ranks the log may name.
+    #[serde(skip)]
     pub(crate) processes: Vec<Process>,
     /// The run of the log that it is about, if the log has several.
+    #[serde(skip)]
     pub(crate) run: Option<usize>,
 }
 
+/// What is said of a verdict's cause.
+#[derive(Serialize, JsonSchema)]
+struct Named {
+    /// The id of the cause, as `topo diagnose --list` has it; ids never change.
+    cause: &'static str,
+    /// The cause, in a few words.
+    title: &'static str,
+    /// The versions of NCCL that have this.
+    versions: &'static str,
+    /// What proves the cause.
+    proof: &'static str,
+    /// What excludes it.
+    excluded: &'static str,
+    /// Public threads and documents.
+    sources: &'static [&'static str],
+}
+
+fn named<S: Serializer>(cause: &&'static Cause, serializer: S) -> Result<S::Ok, S::Error> {
+    let named = Named {
+        cause: cause.id,
+        title: cause.title,
+        versions: cause.versions,
+        proof: cause.proof,
+        excluded: cause.excluded,
+        sources: cause.sources,
+    };
+    named.serialize(serializer)
+}
+
+fn name<S: Serializer>(certainty: &Certainty, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(certainty.name())
+}
+
+/// A cause that leaves the same evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Alternative {
+    /// The id of the cause.
+    pub cause: &'static str,
+    /// The cause, in a few words.
+    pub title: &'static str,
+    /// What tells it from the verdict's.
+    pub tell: &'static str,
+}
+
 /// A line of evidence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Line {
     /// The input.
     pub input: String,
-    /// Its number, from 1; `None` in inputs without lines.
+    /// Its number, from 1; absent in inputs without lines.
+    #[serde(rename = "line", skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
     /// Its text, or what a binary input says.
     pub text: String,
@@ -238,9 +339,14 @@ pub(crate) fn name_alternatives(verdicts: &mut [Verdict]) {
     let named: Vec<&Cause> = verdicts.iter().map(|it| it.cause).collect();
     for it in verdicts {
         if it.certainty != Certainty::Proved {
-            it.alternatives = causes::confused(it.cause);
-            it.alternatives.retain(|other| !named.contains(&other.0));
-            it.alternatives.truncate(MOST_ALTERNATIVES);
+            let others = causes::confused(it.cause).into_iter();
+            let others = others.filter(|other| !named.contains(&other.0));
+            let others = others.map(|(cause, tell)| Alternative {
+                cause: cause.id,
+                title: cause.title,
+                tell,
+            });
+            it.alternatives = others.take(MOST_ALTERNATIVES).collect();
         }
     }
 }

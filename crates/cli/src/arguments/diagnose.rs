@@ -66,6 +66,9 @@ pub(crate) struct DiagnoseArguments {
     /// Hosts in the job [default: as many as the evidence names]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1..=1_048_576))]
     pub hosts: Option<u32>,
+    /// With --json: all events, which are warnings of NCCL and lines with a known meaning
+    #[arg(long)]
+    pub events: bool,
     /// Print the causes that are known
     #[arg(long, conflicts_with = "files")]
     pub list: bool,

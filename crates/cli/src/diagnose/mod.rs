@@ -6,7 +6,7 @@ mod page;
 use std::sync::Arc;
 
 use answers::Machine;
-use answers::diagnose::{CausesReport, DiagnoseReport, Prices};
+use answers::diagnose::{CausesReport, Prices};
 use answers::report;
 use anyhow::{Result, bail};
 use diagnose::{Floor, Pile, Predict};
@@ -31,6 +31,11 @@ pub(crate) fn run(
         return Ok(());
     }
     let mut pile = Pile::with_helpers(helpers());
+    match (arguments.events, form) {
+        (true, TextOrJson::Text) => bail!("--events: expected --json, too"),
+        (true, TextOrJson::Json) => pile.tell_events(),
+        (false, _) => {}
+    }
     inputs::read(&arguments.files, &mut pile, environment, output)?;
     let prices = machine(arguments, &pile, output)?.map(|it| Prices::of(it, arguments.hosts));
     let predict: &dyn Predict = match &prices {
@@ -47,7 +52,7 @@ pub(crate) fn run(
     output.differs = !diagnosis.verdicts.is_empty();
     output.text = match form {
         TextOrJson::Text => page::page(&diagnosis, environment.look()),
-        TextOrJson::Json => report::json(&DiagnoseReport::of(&diagnosis))?,
+        TextOrJson::Json => report::json(&diagnosis)?,
     };
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use diagnose::verdict::ranks;
 use diagnose::{Diagnosis, FirstError, Verdict};
-use findings::causes::{Certainty, Subject};
+use findings::causes::{Cause, Certainty, Subject};
 
 use crate::render::{Look, count, wrap};
 
@@ -82,11 +82,11 @@ fn block(verdict: &Verdict, look: Look) -> String {
     for next in &verdict.next {
         text.push_str(&look.field("do", next));
     }
-    for (cause, tell) in &verdict.alternatives {
-        let other = format!("{} ({}): {tell}", cause.title, cause.id);
+    for it in &verdict.alternatives {
+        let other = format!("{} ({}): {}", it.title, it.cause, it.tell);
         text.push_str(&look.field("or", &other));
     }
-    text.push_str(&look.field("see", &verdict.cause.sources.join("; ")));
+    text.push_str(&sources(verdict.cause, look));
     text
 }
 
@@ -105,9 +105,9 @@ fn unexplained(error: &FirstError, unknown: u64, look: Look) -> String {
     text.push_str(&look.field("line", &line));
     let rank = error.rank.map(|it| format!("rank {it}"));
     let process = error.process.as_ref();
-    let process = process.map(|(host, process, gpu)| {
-        let gpu = gpu.map_or(String::new(), |it| format!(", GPU {it}"));
-        format!("{host}, process {process}{gpu}")
+    let process = process.map(|it| {
+        let gpu = it.gpu.map_or(String::new(), |it| format!(", GPU {it}"));
+        format!("{}, process {}{gpu}", it.host, it.number)
     });
     let by: Vec<String> = rank.into_iter().chain(process).collect();
     if !by.is_empty() {
@@ -116,15 +116,24 @@ fn unexplained(error: &FirstError, unknown: u64, look: Look) -> String {
     if let (Some(place), Some(of_place)) = (&error.place, error.of_place) {
         text.push_str(&look.field("there", &format!("{place}: {of_place}")));
     }
-    if let Some((means, advice)) = error.means {
-        text.push_str(&look.field("means", means));
-        text.push_str(&look.field("do", advice));
+    for (name, value) in [("means", error.means), ("do", error.advice)] {
+        if let Some(value) = value {
+            text.push_str(&look.field(name, value));
+        }
     }
     if unknown > 1 {
         text.push_str(&look.field("more", &format!("{unknown} warnings that no table has")));
     }
     text.push('\n');
     text
+}
+
+/// Where a cause is known from, if there is a place.
+fn sources(cause: &Cause, look: Look) -> String {
+    match cause.sources {
+        [] => String::new(),
+        sources => look.field("see", &sources.join("; ")),
+    }
 }
 
 fn few(names: &[String]) -> String {
@@ -174,7 +183,7 @@ pub(super) fn causes(look: Look) -> String {
             for (name, value) in lines.into_iter().filter(|it| !it.1.is_empty()) {
                 text.push_str(&look.field(name, value));
             }
-            text.push_str(&look.field("see", &cause.sources.join("; ")));
+            text.push_str(&sources(cause, look));
         }
         text.push('\n');
     }

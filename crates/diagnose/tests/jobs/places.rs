@@ -1,5 +1,6 @@
 //! Ranks and hosts that lines name, and hosts and ranks whose lines differ.
 
+use diagnose::{Floor, Pile};
 use findings::causes::Certainty::{self, Likely, Proved};
 
 use crate::few::diagnosed;
@@ -103,4 +104,34 @@ fn a_rank_beyond_the_job_is_not_named() {
     let ecc =
         "n1:7 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {1,77} (worst=2)\n";
     assert_eq!(found(&(log + ecc))[0].2, [1]);
+}
+
+/// All events are told with their codes, if they are asked for.
+#[test]
+fn events_have_processes_places_and_codes() {
+    let log = "n1:7:9 [1] transport/nvls.cc:80 NCCL WARN Cuda failure 401 'x'\n\
+               n1:7:9 [1] x.cc:1 NCCL WARN what no table has\n\
+               NVRM: Xid (PCI:0000:1b:00): 79, pid=7\nanother line\n";
+    let mut pile = Pile::default();
+    pile.tell_events();
+    pile.read("job.log", log.as_bytes(), |_| {}).unwrap();
+    let events = pile.finish(&Floor).events.unwrap();
+    let told = events.iter().map(|it| {
+        let host = it.process.as_ref().map(|it| it.host.as_str());
+        (it.line.number, host, it.cause, it.code, it.number)
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            (
+                Some(1),
+                Some("n1"),
+                Some("nvls-fabric"),
+                Some("cuda"),
+                Some(401)
+            ),
+            (Some(2), Some("n1"), None, None, None),
+            (Some(3), None, Some("xid-79"), Some("xid"), Some(79)),
+        ]
+    );
 }

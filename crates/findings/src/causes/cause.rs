@@ -58,7 +58,6 @@ impl Cause {
             excluded: columns.next()?,
             versions: "all",
             proof: "the line, at the first failure of the job",
-            sources: &["crates/findings/src/facts"],
             ..Self::USUAL
         })
     }

@@ -34,6 +34,16 @@ impl Code {
         })
     }
 
+    /// Its kind, and its number if that is known.
+    pub fn parts(self) -> (&'static str, Option<u32>) {
+        let (kind, number) = match self {
+            Self::Cuda(number) => ("cuda", number),
+            Self::Completion(number) => ("completion", number),
+            Self::Xid(number) => ("xid", number),
+        };
+        (kind, (number != UNKNOWN).then_some(number))
+    }
+
     /// Any code of its kind.
     pub(super) const fn unknown(self) -> Self {
         match self {

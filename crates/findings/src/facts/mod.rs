@@ -235,6 +235,11 @@ pub fn find(said: &Said<'_>) -> Option<&'static Fact> {
     best.map(|it| it.1)
 }
 
+/// The code that a text has, if it has one.
+pub fn code(said: &Said<'_>) -> Option<Code> {
+    codes::read(said)
+}
+
 /// What a warning of NCCL means: by the tables, or else by the words of causes. `place`: its file
 /// and line.
 pub fn of_warning(text: &str, place: Option<&str>) -> Option<Meaning> {
