@@ -120,13 +120,7 @@ impl Collectives {
             }
             None => return,
         };
-        // Other processes than the first ones, once those are all, are of another run.
-        let is_other = |run: &u32| {
-            let of_run = self.groups.get(&(size, place, *run));
-            let members = of_run.map(|it| &it.members);
-            members.is_some_and(|it| it.len() >= size as usize && !it.contains_key(&process))
-        };
-        let Some(run) = (0..MOST_RUNS).find(|run| !is_other(run)) else {
+        let Some(run) = self.run(size, place, &process) else {
             return;
         };
         let key = (size, place, run);
@@ -150,6 +144,17 @@ impl Collectives {
                 group.differs = Some((number, all));
             }
         }
+    }
+
+    /// The run of a process. Other processes than the first ones, once those are all, are of
+    /// another run.
+    fn run(&self, size: u32, place: usize, process: &Process) -> Option<u32> {
+        let is_other = |run: &u32| {
+            let of_run = self.groups.get(&(size, place, *run));
+            let members = of_run.map(|it| &it.members);
+            members.is_some_and(|it| it.len() >= size as usize && !it.contains_key(process))
+        };
+        (0..MOST_RUNS).find(|run| !is_other(run))
     }
 
     /// Verdicts: ranks that make different calls, or fewer if the job hangs.

@@ -1,12 +1,12 @@
 //! Events: what lines say, and who wrote them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use findings::causes::Subject;
 use findings::facts::{self, Fact, Said, Who, places};
-use nccl_log::Log;
 use nccl_log::log::RankFacts;
 use nccl_log::message::{Level, Message, NoHosts, messages};
+use nccl_log::{Communicator, Log};
 use serde::Serialize;
 
 use crate::JsonSchema;
@@ -245,18 +245,26 @@ impl Events {
     }
 }
 
-/// The rank of a process in the largest communicator of its run.
+/// The rank of a process in the largest communicator, of those that share processes with it.
 pub(crate) fn rank_of(log: &Log, of: &Process) -> Option<u32> {
-    let is_on = |it: &RankFacts| it.host == of.host && it.process == of.number;
-    let all = || log.communicators.iter().enumerate();
-    let (place, _) = all().find(|it| it.1.members.iter().any(is_on))?;
-    let run = log
-        .runs
+    let is_own = |it: &RankFacts| it.host == of.host && it.process == of.number;
+    let has = |it: &&Communicator| it.members.iter().any(is_own);
+    let largest = log
+        .communicators
         .iter()
-        .find(|it| it.communicators.binary_search(&place).is_ok());
-    let own =
-        all().filter(|it| run.is_none_or(|run| run.communicators.binary_search(&it.0).is_ok()));
-    let (_, largest) = own.max_by_key(|it| it.1.ranks)?;
+        .filter(has)
+        .max_by_key(|it| it.ranks)?;
+    let larger = log.communicators.iter();
+    let mut larger = larger.filter(|it| it.ranks > largest.ranks).peekable();
+    // In a part of the job's ranks, the number is another one.
+    if larger.peek().is_some() {
+        let members = largest.members.iter().map(|it| (&it.host, it.process));
+        let members: HashSet<(&String, u32)> = members.collect();
+        let mut others = larger.flat_map(|it| &it.members);
+        if others.any(|it| members.contains(&(&it.host, it.process))) {
+            return None;
+        }
+    }
     let mut members = largest.members.iter();
-    members.find(|it| is_on(it) && it.gpu == of.gpu)?.rank
+    members.find(|it| is_own(it) && it.gpu == of.gpu)?.rank
 }

@@ -300,29 +300,10 @@ impl Pile {
         missing.extend(lacks);
         // Where a rank is named by better evidence, the log adds nothing.
         let is_named = verdicts.iter().any(|it| !it.ranks.is_empty());
-        let parts = log.parts();
-        let parts = match parts.is_empty() {
-            true => std::slice::from_ref(&log),
-            false => &parts,
-        };
-        for (run, part) in parts.iter().enumerate() {
-            let mut found = match is_named {
-                true => start::Starts::default(),
-                false => start::starts(part),
-            };
-            missing.extend(found.missing);
-            if waits.is_empty() {
-                waits = found.waits;
-            }
-            found.verdicts.extend(settings::verdicts(part));
-            for mut it in found.verdicts {
-                it.run = (parts.len() > 1).then_some(run);
-                let is_it = |other: &Verdict| other.cause == it.cause && other.what == it.what;
-                match verdicts.iter_mut().find(|other| is_it(other)) {
-                    Some(other) => other.run = None,
-                    None => verdicts.push(it),
-                }
-            }
+        let found = of_runs(&log, is_named, &mut verdicts);
+        missing.extend(found.missing);
+        if waits.is_empty() {
+            waits = found.waits;
         }
         self.add_consequences(&mut verdicts, &log, is_hang);
         // They are often given for the sake of prices.
@@ -382,6 +363,36 @@ impl Pile {
             verdicts.extend(paths::through_host(log, self.places.pair(), verdicts));
         }
     }
+}
+
+/// Adds what the log says of starts and settings, run by run; of starts unless a rank is named.
+/// Returns what is missing and who waits.
+fn of_runs(log: &Log, is_named: bool, verdicts: &mut Vec<Verdict>) -> start::Starts {
+    let parts = log.parts();
+    let parts = match parts.is_empty() {
+        true => std::slice::from_ref(log),
+        false => &parts,
+    };
+    let mut all = start::Starts::default();
+    for (run, part) in parts.iter().enumerate() {
+        let found = match is_named {
+            true => start::Starts::default(),
+            false => start::starts(part),
+        };
+        all.missing = all.missing.or(found.missing);
+        if all.waits.is_empty() {
+            all.waits = found.waits;
+        }
+        for mut it in found.verdicts.into_iter().chain(settings::verdicts(part)) {
+            it.run = (parts.len() > 1).then_some(run);
+            let is_it = |other: &Verdict| other.cause == it.cause && other.what == it.what;
+            match verdicts.iter_mut().find(|other| is_it(other)) {
+                Some(other) => other.run = None,
+                None => verdicts.push(it),
+            }
+        }
+    }
+    all
 }
 
 /// What to give where nothing is named: what the inputs lack.

@@ -1,4 +1,4 @@
-//! What containers, clouds, launchers and pages make of a program's line.
+//! A program's line within that of a container, cloud, launcher or page.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -34,7 +34,7 @@ impl Columns {
         let is_name = |it: &&str| !it.is_empty() && it.chars().all(is_letter);
         let has_lines = |it: &&str| FIELDS.iter().any(|field| field.eq_ignore_ascii_case(it));
         let before = names.iter().position(has_lines)?;
-        (names.len() > 1 && names.iter().all(|it| is_name(it))).then_some(Self {
+        (names.len() > 1 && names.iter().all(is_name)).then_some(Self {
             separator,
             before,
             after: names.len() - before - 1,

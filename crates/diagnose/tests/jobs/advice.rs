@@ -1,4 +1,4 @@
-//! What advice asks for is read.
+//! Commands that advice asks for, and the readers of their output.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,8 @@ const READ: [(&str, &str); 24] = [
 ];
 
 /// Commands that mend, that a person uses, or whose output is for a vendor.
-const ACTIONS: [&str; 11] = [
+const ACTIONS: [&str; 12] = [
+    "show_gids",
     "pip list",
     "nvidia-smi --gpu-reset",
     "nvidia-smi -mig 0",

@@ -152,12 +152,43 @@ fn ranks_are_those_of_the_attempt() {
     let larger = Attempt { id: 6, ..HEALTHY }
         .log()
         .replace("nranks 2", "nranks 4");
-    let mut pile = Pile::default();
-    pile.read("job.log", (log + &larger).as_bytes(), |_| {})
-        .unwrap();
-    let all = pile.finish(&Floor);
-    let files = all.verdicts.iter().find(|it| it.cause.id == "limit-files");
-    assert_eq!(files.unwrap().ranks, [1]);
+    let on_other_gpus = larger.replace("901000", "1b000");
+    for other in [larger, on_other_gpus] {
+        for text in [log.clone() + &other, other.clone() + &log] {
+            let mut pile = Pile::default();
+            pile.read("job.log", text.as_bytes(), |_| {}).unwrap();
+            let all = pile.finish(&Floor);
+            let files = all.verdicts.iter().find(|it| it.cause.id == "limit-files");
+            assert_eq!(files.unwrap().ranks, [1]);
+        }
+    }
+}
+
+/// A process that fails before it has a communicator is of the attempt in which others wait for it.
+#[test]
+fn a_failed_start_is_not_waited_for() {
+    let waiting = Attempt {
+        id: 5,
+        ends: false,
+        ..HEALTHY
+    }
+    .log();
+    let (waits, fails): (Vec<&str>, Vec<&str>) =
+        waiting.lines().partition(|it| it.starts_with("n0"));
+    let fails = fails.into_iter().filter(|it| !it.contains("START"));
+    let mut log: String = waits
+        .into_iter()
+        .chain(fails)
+        .map(|it| it.to_owned() + "\n")
+        .collect();
+    log += "n1:51:9 [0] NCCL INFO init.cc:2200 -> 3\n";
+    let healthy = Attempt { id: 6, ..HEALTHY }.log();
+    for text in [log.clone(), log.clone() + &healthy, healthy + &log] {
+        let mut pile = Pile::default();
+        pile.read("job.log", text.as_bytes(), |_| {}).unwrap();
+        let all = pile.finish(&Floor);
+        assert!(ids(&all).is_empty(), "{text}{:?}", ids(&all));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What containers, clouds, launchers and pages write around the lines of a log changes no verdict.
+//! Verdicts of logs that containers, clouds, launchers and pages have wrapped.
 
 use diagnose::{Floor, Pile};
 
@@ -82,10 +82,10 @@ const WRAPS: [(&str, Wrap); 34] = [
     ("docker", |_, number, line| {
         format!("{{\"log\":{},\"time\":\"{}\"}}", json(line), time(number))
     }),
-    ("kubectl --prefix", |rank, _, line| {
+    ("kubectl, prefix", |rank, _, line| {
         format!("[pod/trainer-{rank}/pytorch] {line}")
     }),
-    ("kubectl --prefix --timestamps", |rank, number, line| {
+    ("kubectl, prefix and time", |rank, number, line| {
         format!("[pod/trainer-{rank}/pytorch] {} {line}", time(number))
     }),
     ("cri", |_, number, line| {

@@ -1,8 +1,8 @@
 //! Runs: jobs, and attempts at one, that a log has one after the other.
 //!
 //! Processes of one communicator are of one run. A GPU that another process used before begins a
-//! new run. A process without a communicator is of the run that begins next, or of the last one,
-//! unless that has processes with communicators on its host.
+//! new run. A process without a communicator is of the run that begins next, or else of the one
+//! before, if that has no communicator on its host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,10 +67,12 @@ pub(super) fn of(
     let known: BTreeSet<Key> = runs.iter().flat_map(|it| it.processes.clone()).collect();
     for (key, process) in processes.iter().filter(|it| !known.contains(it.0)) {
         let next = runs.iter().position(|it| process.place <= it.first);
-        let at = next.unwrap_or(runs.len() - 1);
+        let next = next.unwrap_or(runs.len());
         let has_host = |it: &Part| it.gpus.keys().any(|(host, _)| *host == key.0);
-        if !has_host(&runs[at]) {
-            runs[at].processes.insert(*key);
+        let mut near = [Some(next), next.checked_sub(1)].into_iter().flatten();
+        let own = near.find(|at| runs.get(*at).is_some_and(|it| !has_host(it)));
+        if let Some(run) = own.and_then(|at| runs.get_mut(at)) {
+            run.processes.insert(*key);
         }
     }
     let text = |it: Text| strings.text(it).to_owned();
