@@ -7,7 +7,7 @@
 //! [`device`], [`suggest`], [`names`], [`built_in`], [`head`] (of pages); [`request`] (a job as
 //! JSON), [`question`]; the answers: [`overview`], [`cost`], [`communicators`], [`bound`],
 //! [`path`], [`show`], [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`],
-//! [`measured`], [`differences`], [`diff`], [`groups`], [`ring_price`], [`doctor`],
+//! [`measured`], [`differences`], [`diff`] with its groups, [`ring_price`], [`doctor`],
 //! [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`], [`what_if`], [`settings`],
 //! [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`]; [`report`] (answers as JSON),
 //! [`terminal`] (pages that are text).
@@ -29,7 +29,6 @@ pub mod fabric;
 pub mod file_question;
 pub mod forests;
 pub mod gpus;
-pub mod groups;
 pub mod head;
 pub mod job;
 pub mod log;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use answers::diff::groups::{self, Content, Groups};
 use answers::diff::{DiffError, DiffReport, diff};
-use answers::groups::{self, Content, Groups};
 use answers::head;
 use answers::{JobSpec, Machine, report};
 use anyhow::{Context, Result, anyhow, bail};

@@ -10,7 +10,7 @@ use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::hang;
 use nccl_log::{Communicator, Log};
 
-use crate::events::{Process, rank_of};
+use crate::process::{Process, rank_of};
 use crate::verdict::{Line, Verdict, ranks, sentence};
 
 /// Most communicators, ranks of all of them, and calls that wait for other ranks.

@@ -1,15 +1,12 @@
 //! Events: what lines say, and who wrote them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use findings::causes::Subject;
 use findings::facts::{self, Fact, Said, Who, places};
-use nccl_log::log::RankFacts;
 use nccl_log::message::{Level, Message, NoHosts, messages};
-use nccl_log::{Communicator, Log};
-use serde::Serialize;
 
-use crate::JsonSchema;
+use crate::process::Process;
 use crate::verdict::{FirstError, Line, Told};
 
 /// Most processes whose last code of CUDA is remembered.
@@ -20,19 +17,6 @@ const MOST_TOLD: usize = 1 << 16;
 
 /// A line passes an earlier code of its process on within so many lines of its input.
 const NEAR: u64 = 64;
-
-/// A process.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct Process {
-    /// Its host.
-    pub host: String,
-    /// Its number.
-    #[serde(rename = "process")]
-    pub number: u32,
-    /// Its number of the GPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<u32>,
-}
 
 /// Who is at fault, by a line.
 #[derive(Debug, Default)]
@@ -243,28 +227,4 @@ impl Events {
     pub(crate) fn finish(self) -> (Option<FirstError>, u64) {
         (self.first, self.unknown)
     }
-}
-
-/// The rank of a process in the largest communicator, of those that share processes with it.
-pub(crate) fn rank_of(log: &Log, of: &Process) -> Option<u32> {
-    let is_own = |it: &RankFacts| it.host == of.host && it.process == of.number;
-    let has = |it: &&Communicator| it.members.iter().any(is_own);
-    let largest = log
-        .communicators
-        .iter()
-        .filter(has)
-        .max_by_key(|it| it.ranks)?;
-    let larger = log.communicators.iter();
-    let mut larger = larger.filter(|it| it.ranks > largest.ranks).peekable();
-    // In a part of the job's ranks, the number is another one.
-    if larger.peek().is_some() {
-        let members = largest.members.iter().map(|it| (&it.host, it.process));
-        let members: HashSet<(&String, u32)> = members.collect();
-        let mut others = larger.flat_map(|it| &it.members);
-        if others.any(|it| members.contains(&(&it.host, it.process))) {
-            return None;
-        }
-    }
-    let mut members = largest.members.iter();
-    members.find(|it| is_own(it) && it.gpu == of.gpu)?.rank
 }

@@ -11,7 +11,7 @@
 //!
 //! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
 //! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
-//! `events` (what lines say, and who wrote them), `gpus` (libraries that are older than a GPU),
+//! `process` (processes and their ranks), `events` (what lines say, and who wrote them), `gpus` (libraries that are older than a GPU),
 //! `collectives` (calls of NCCL's log, compared), `parts` (whether it may have any), `recorders`
 //! (ranks by their flight recorders), `timeouts` (ranks by lines of the watchdog), `reports` (ranks
 //! by RAS), `start` (ranks while a communicator is made), `timings` (how long that took),
@@ -35,6 +35,7 @@ mod parts;
 mod paths;
 pub mod pile;
 pub mod predict;
+mod process;
 mod recorders;
 mod reports;
 mod runs;
@@ -50,7 +51,7 @@ use no_schema::JsonSchema;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
-pub use events::Process;
 pub use pile::Pile;
 pub use predict::{Call, Floor, Predict};
+pub use process::Process;
 pub use verdict::{Alternative, Diagnosis, FirstError, Input, Line, Missing, Verdict, Wait};

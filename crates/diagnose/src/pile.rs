@@ -15,7 +15,7 @@ use topology::xml::{Document, Limits};
 use crate::beside::{self, Beside};
 use crate::cliques::Cliques;
 use crate::collectives::Collectives;
-use crate::events::{At, Events, rank_of};
+use crate::events::{At, Events};
 use crate::late::Late;
 use crate::listing::Places;
 use crate::machine_files::MachineFiles;
@@ -322,12 +322,8 @@ impl Pile {
         sort(&mut verdicts, has_failed);
         name_alternatives(&mut verdicts);
         self.stacks.add_to(&mut verdicts);
-        if let Some(error) = &mut first_error {
-            error.rank = error.process.as_ref().and_then(|it| rank_of(&log, it));
-        }
-        for it in &mut verdicts {
-            it.name_ranks(&log);
-        }
+        first_error.iter_mut().for_each(|it| it.name_rank(&log));
+        verdicts.iter_mut().for_each(|it| it.name_ranks(&log));
         if verdicts.is_empty() && missing.is_empty() {
             missing.extend(self.places.missing());
         }

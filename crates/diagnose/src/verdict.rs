@@ -5,7 +5,7 @@ use nccl_log::Log;
 use serde::{Serialize, Serializer};
 
 use crate::JsonSchema;
-use crate::events::{Process, rank_of};
+use crate::process::{Process, rank_of};
 
 /// Most lines of evidence of a verdict.
 pub(crate) const MOST_LINES: usize = 6;
@@ -87,6 +87,13 @@ pub struct FirstError {
     /// It only passes on a failure that another line should name.
     #[serde(rename = "passed_on")]
     pub is_passed_on: bool,
+}
+
+impl FirstError {
+    /// Names the rank of its process.
+    pub(crate) fn name_rank(&mut self, log: &Log) {
+        self.rank = self.process.as_ref().and_then(|it| rank_of(log, it));
+    }
 }
 
 /// Most waits of a diagnosis.

@@ -8,8 +8,9 @@ use findings::causes::{Cause, Certainty, Scope, Subject};
 use findings::facts::{self, Meaning};
 use records::evidence::{inspector, ras, watchdog};
 
-use crate::events::{At, Process};
+use crate::events::At;
 use crate::parts::Parts;
+use crate::process::Process;
 use crate::verdict::{Line, MOST_LINES, Verdict, sentence};
 use crate::{outputs, runs, timings};
 

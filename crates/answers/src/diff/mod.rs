@@ -1,5 +1,6 @@
 //! The differences of two jobs that a job would notice.
 
+pub mod groups;
 mod page;
 
 use crate::JsonSchema;
@@ -10,8 +11,8 @@ use serde::Serialize;
 use topology::differences::MachineDifference;
 
 use crate::differences::DeviceDifference;
-use crate::groups::Groups;
 use crate::report::Report;
+use groups::Groups;
 
 /// A plan with its name.
 pub type NamedPlan<'a> = (&'a str, &'a Plan);

@@ -12,7 +12,7 @@ use planner::{Job, Settings};
 use serde::Serialize;
 use topology::xml::Document;
 
-use crate::groups::{self, Content, Groups, GroupsError, PlanOrReason};
+use crate::diff::groups::{self, Content, Groups, GroupsError, PlanOrReason};
 use crate::report::Report;
 use crate::ring_price::{self, Cost};
 pub use page::{Advice, findings};

@@ -8,7 +8,7 @@ use pages::numbers::or_dash;
 use pages::{Page, Section, Table, row};
 
 use super::{DoctorReport, LowShare, PricedFinding};
-use crate::groups::page::{common_folder, files_of};
+use crate::diff::groups::page::{common_folder, files_of};
 
 impl LowShare {
     pub(super) fn of(it: Optimum) -> Self {

@@ -62,7 +62,7 @@ fn hosts_of_other_networks_are_named() {
 }
 
 #[test]
-fn ranks_that_share_memory_in_two_ways_are_named() {
+fn ranks_that_share_memory_differently_are_named() {
     let mixed = [
         "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
         "Channel 00/0 : 1[1] -> 0[0] via P2P/IPC",

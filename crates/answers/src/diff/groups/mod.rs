@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super as diff;
 use crate::JsonSchema;
-use crate::diff;
 use crate::differences::DeviceDifference;
 use crate::ring_price::{Cost, MachineRings};
 use pages::Page;
