@@ -35,6 +35,15 @@ impl At {
             ranks: Vec::new(),
         }
     }
+
+    /// Who logged the first message of NCCL in a line.
+    pub(crate) fn of_line(line: &str) -> Self {
+        let mut first = None;
+        messages(line, &NoHosts, |message| {
+            first = first.take().or_else(|| process(&message));
+        });
+        Self::of(first)
+    }
 }
 
 /// What a line, or a warning of NCCL in it, says.
@@ -111,8 +120,11 @@ impl<'a> Event<'a> {
 
     /// Who is at fault by its row: who wrote it, unless that is the other side, and whom it names.
     pub(crate) fn at(&self, fact: &Fact, line: &str) -> At {
-        let is_own = !fact.meaning.is_of_peer;
-        let mut at = At::of(self.process().filter(|_| is_own));
+        let mut at = match self.message {
+            _ if fact.meaning.is_of_peer => At::default(),
+            Some(message) => At::of(process(&message)),
+            None => At::of_line(line),
+        };
         if fact.is_of_pair {
             at.process = None;
         }

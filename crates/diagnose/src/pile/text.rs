@@ -7,7 +7,6 @@ use findings::facts::Meaning;
 use nccl_log::ParsedLine;
 use nccl_log::batch::{self, LineReader};
 use nccl_log::line::Lines;
-use nccl_log::message::{NoHosts, messages};
 use nccl_log::wrapper::bare;
 use records::Reader;
 use records::evidence::watchdog;
@@ -121,7 +120,7 @@ impl LineReader for TextReader<'_, '_> {
         if let Some((cause, certainty)) = by_words.filter(|_| !is_known) {
             let of = Line::new(name, number, line);
             self.pile
-                .meaning(Meaning::of(cause, certainty), at(line), &of);
+                .meaning(Meaning::of(cause, certainty), At::of_line(line), &of);
         }
     }
 }
@@ -212,13 +211,4 @@ fn kind_of_text(kinds: &[&str], number: u64) -> String {
         _ => format!("{number} lines"),
     };
     format!("{kind}, {lines}")
-}
-
-/// Who logged the first message of NCCL in a line.
-fn at(line: &str) -> At {
-    let mut first = None;
-    messages(line, &NoHosts, |message| {
-        first = first.take().or_else(|| events::process(&message));
-    });
-    At::of(first)
 }
