@@ -36,11 +36,12 @@ impl At {
         }
     }
 
-    /// Who logged the first message of NCCL in a line.
-    pub(crate) fn of_line(line: &str) -> Self {
+    /// Who logged the first message of NCCL in a line that fits.
+    pub(crate) fn of_line(line: &str, fits: impl Fn(&str) -> bool) -> Self {
         let mut first = None;
         messages(line, &NoHosts, |message| {
-            first = first.take().or_else(|| process(&message));
+            let logged = process(&message).filter(|_| fits(message.text));
+            first = first.take().or(logged);
         });
         Self::of(first)
     }
@@ -123,7 +124,7 @@ impl<'a> Event<'a> {
         let mut at = match self.message {
             _ if fact.meaning.is_of_peer => At::default(),
             Some(message) => At::of(process(&message)),
-            None => At::of_line(line),
+            None => At::of_line(line, |text| fact.is_in(text)),
         };
         if fact.is_of_pair {
             at.process = None;

@@ -296,10 +296,16 @@ fn differing(log: &Log) -> Option<Verdict> {
 /// A verdict that no multicast group is free, where NVLS binds its memory for some communicators of
 /// a host and not for others. `bind` has the lines about its failure.
 pub(crate) fn slots(log: &Log, bind: &Verdict) -> Option<Verdict> {
+    // Other codes are not about slots.
+    let is_other = |text: &str| text.contains("CUDA error") && !text.contains("CUDA error 2 ");
+    if bind.lines.iter().any(|it| is_other(&it.text)) {
+        return None;
+    }
     let bound = |host: &str| {
         let has_nvls = |it: &&Communicator| {
-            let mut own = it.members.iter().filter(|it| it.host == host);
-            own.any(|it| it.counts.is_some_and(|it| it.nvls > 0))
+            let own = it.members.iter().filter(|it| it.host == host);
+            let mut counts = own.filter_map(|it| it.counts).peekable();
+            counts.peek().is_some() && counts.all(|it| it.nvls > 0)
         };
         log.communicators.iter().filter(has_nvls).count()
     };

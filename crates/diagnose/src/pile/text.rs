@@ -119,8 +119,11 @@ impl LineReader for TextReader<'_, '_> {
         }
         if let Some((cause, certainty)) = by_words.filter(|_| !is_known) {
             let of = Line::new(name, number, line);
-            self.pile
-                .meaning(Meaning::of(cause, certainty), At::of_line(line), &of);
+            self.pile.meaning(
+                Meaning::of(cause, certainty),
+                At::of_line(line, |_| true),
+                &of,
+            );
         }
     }
 }

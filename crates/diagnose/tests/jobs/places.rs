@@ -95,6 +95,27 @@ fn diagnostics_of_nccl_name_ranks_and_hosts() {
         assert!(differs(name).is_empty(), "{name}");
     }
     assert!(said("net bw: required external tool missing").is_empty());
+    // Another line in the middle is of nobody that it names.
+    let cut =
+        "p2p: write mismatch srcRank=0 dstRank=1 expected=0x00n1:7:9 [0] NCCL INFO TUNER/Plugin: x";
+    assert_eq!(said(cut)[0].2, [0]);
+    assert!(said(cut)[0].3.is_empty());
+}
+
+/// A multicast slot is what lacks only if the driver's code says so.
+#[test]
+fn refused_multicast_memory_is_no_lack_of_slots() {
+    let log = |code: &str| {
+        let counts = "4 coll channels, 0 collnet channels, 16 nvls channels, 8 p2p channels, 2 p2p channels per peer";
+        let bind = format!(
+            "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error {code}. Proceeding \
+             without NVLS support."
+        );
+        pair(["n1", "n1"], [counts; 2]) + &format!("n1:8:9 [1] NCCL INFO {bind}\n")
+    };
+    assert_eq!(found(&log("2 'out of memory'"))[0].0, "nvls-slots");
+    assert_eq!(found(&log("1 'invalid argument'"))[0].0, "nvls-bind");
+    assert_eq!(found(&log("401 'x'"))[0].0, "nvls-fabric");
 }
 
 /// Ranks that the job does not have are not named.

@@ -207,6 +207,11 @@ impl Fact {
         Some((self.pattern.is_exact_code(), near, letters))
     }
 
+    /// Whether its pattern is in a text, if it is no code.
+    pub fn is_in(&self, text: &str) -> bool {
+        matches!(self.pattern, Pattern::Text { .. }) && self.pattern.fits(text).is_some()
+    }
+
     /// Whom a text that it fits names as being at fault: ranks and hosts.
     pub fn named<'a>(&self, text: &'a str) -> impl Iterator<Item = (Who, &'a str)> {
         self.pattern.named(text).into_iter()
