@@ -253,7 +253,7 @@ async function ten_tasks() {
   const tasks = {
     "Why 12 channels?": async () => { await view("Search"); need("splitting", shown().includes("6 became 12")); },
     "Which NIC is near GPU5?": async () => { device("GPU5"); device("NIC5"); await until("path", () => text().includes("GPU5 (") && text().includes("PIX, 48")); },
-    "What limits all-gather?": async () => { await view("Bound"); need("links", shown().includes("into GPU0: NVL NVSwitch→GPU0")); },
+    "What limits all-gather?": async () => { await view("Bound"); need("links", /into GPU0\s*NVL NVSwitch→GPU0/.test(shown())); },
     "What did 2.27 take?": async () => { await view("Cost"); await set("beside", [...document.getElementById("nccl").options].map((it) => it.value).find((it) => it.startsWith("2.27"))); need("both versions", shown().includes("NCCL 2.27")); },
     "When does NCCL leave LL?": async () => { await view("Cost"); need("limits", /Ring LL first, then NVLS Simple from \d+ [KM]iB/.test(shown())); },
     "What is normal here?": async () => { await view("Expect"); need("floor", shown().includes("floor") && shown().includes("Azure ND H100 v5")); },
