@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::{network, nvlink, settings, start};
+use findings::facts::{self, Code, Said};
 use nccl_log::Log;
 use nccl_log::log::{Communicator, HostFacts};
 use nccl_log::statement::Stage;
 
-use crate::verdict::{Verdict, ranks};
+use crate::verdict::{Line, Verdict, ranks};
 
 /// The host of each rank, by the largest communicator. Ranks that have other hosts in other runs
 /// are left out.
@@ -297,8 +298,9 @@ fn differing(log: &Log) -> Option<Verdict> {
 /// a host and not for others. `bind` has the lines about its failure.
 pub(crate) fn slots(log: &Log, bind: &Verdict) -> Option<Verdict> {
     // Other codes are not about slots.
-    let is_other = |text: &str| text.contains("CUDA error") && !text.contains("CUDA error 2 ");
-    if bind.lines.iter().any(|it| is_other(&it.text)) {
+    let code = |line: &Line| facts::code(&Said::line(&line.text));
+    let is_other = |line: &Line| code(line).is_some_and(|it| it != Code::Cuda(2));
+    if bind.lines.iter().any(is_other) {
         return None;
     }
     let bound = |host: &str| {
