@@ -268,10 +268,13 @@ impl Verdict {
         }
     }
 
-    /// Names the ranks of the processes at fault, and no ranks that the job does not have.
+    /// Names the ranks of the processes at fault. Of those that lines of NCCL name, none that its
+    /// communicators do not have: other evidence counts the ranks of the whole job.
     pub(crate) fn name_ranks(&mut self, log: &Log) {
         let size = log.communicators.iter().map(|it| it.ranks).max();
-        self.ranks.retain(|it| size.is_none_or(|size| *it < size));
+        let is_of_lines = self.first.is_some();
+        self.ranks
+            .retain(|it| !is_of_lines || size.is_none_or(|size| *it < size));
         // The address of no host.
         self.hosts.retain(|it| it != "0.0.0.0" && it != "::");
         if self.ranks.is_empty() {

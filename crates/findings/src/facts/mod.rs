@@ -11,7 +11,7 @@
 //! is (`after`: a line that only passes on an earlier code of CUDA of its process; `peer`: the
 //! other side is at fault; `pair`: one of two processes of this host is); where it counts (`*`:
 //! warnings of NCCL, `-`: all lines, else warnings of files of NCCL whose names begin so, in the
-//! function behind a space); the pattern; what it means; what to do. In a pattern `{}` is any text
+//! function behind a space, or at another such place behind `|`); the pattern; what it means; what to do. In a pattern `{}` is any text
 //! and `{#}` a number, `{rank}`, `{ranks}` and `{host}` name who is at fault; `=cuda 401`, `=wc 12`
 //! and `=xid 79` are codes, and words behind them must be in the line, too.
 
@@ -196,11 +196,13 @@ impl Fact {
             "-" => 0,
             _ if !said.is_warning => return None,
             "*" => 1,
-            scope => {
-                let (file, function) = scope.split_once(' ').unwrap_or((scope, ""));
-                let is_there = |it: &&str| it.starts_with(file) && it.contains(function);
-                said.place.filter(is_there)?;
-                1 + scope.len()
+            scopes => {
+                let place = said.place?;
+                let is_there = |scope: &&str| {
+                    let (file, function) = scope.split_once(' ').unwrap_or((scope, ""));
+                    place.starts_with(file) && place.contains(function)
+                };
+                1 + scopes.split('|').find(is_there)?.len()
             }
         };
         let letters = self.pattern.fits(said.text)?;
