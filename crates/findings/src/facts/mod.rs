@@ -11,9 +11,10 @@
 //! is (`after`: a line that only passes on an earlier code of CUDA of its process; `peer`: the
 //! other side is at fault; `pair`: one of two processes of this host is); where it counts (`*`:
 //! warnings of NCCL, `-`: all lines, else warnings of files of NCCL whose names begin so, in the
-//! function behind a space, or at another such place behind `|`); the pattern; what it means; what to do. In a pattern `{}` is any text
-//! and `{#}` a number, `{rank}`, `{ranks}` and `{host}` name who is at fault; `=cuda 401`, `=wc 12`
-//! and `=xid 79` are codes, and words behind them must be in the line, too.
+//! function behind a space, or at another such place behind `|`); the pattern; what it means; what
+//! to do. In a pattern `{}` is any text and `{#}` a number, `{rank}`, `{ranks}` and `{host}` name
+//! who is at fault; `=cuda 401`, `=wc 12` and `=xid 79` are codes, and words behind them must be in
+//! the line, too.
 
 mod codes;
 pub mod gpus;
