@@ -82,6 +82,28 @@ impl Drop for Stream {
     }
 }
 
+/// A GPU that has answered.
+struct Started {
+    context: PrimaryContext,
+    streams: [Stream; 2],
+}
+
+// SAFETY: contexts and streams are handles that the driver lets any thread use.
+unsafe impl Send for Started {}
+
+impl Started {
+    fn new(number: c_int) -> Result<Self, DriverError> {
+        let device = result::device::get(number)?;
+        // SAFETY: the device is one that the driver gave.
+        let context = unsafe { result::primary_ctx::retain(device) }?;
+        let context = PrimaryContext { device, context };
+        // SAFETY: the context is retained until this is dropped.
+        unsafe { result::ctx::set_current(context.context) }?;
+        let streams = [Stream::new()?, Stream::new()?];
+        Ok(Self { context, streams })
+    }
+}
+
 /// A GPU in use.
 #[derive(Debug)]
 pub struct Device {
@@ -151,13 +173,14 @@ impl Device {
             return Err(Error::NoSuchDevice { device, count });
         }
         let what = || format!("opening GPU {number}");
-        let device = result::device::get(number as c_int).to(what)?;
-        // SAFETY: the device is one that the driver gave.
-        let context = unsafe { result::primary_ctx::retain(device) }.to(what)?;
-        let context = PrimaryContext { device, context };
+        // A GPU that has fallen off the bus may hang here.
+        let longest = options.longest_start();
+        let started = presence::answer(&what(), longest, move || Started::new(number as c_int))?;
+        let Started { context, streams } = started.to(what)?;
+        let [stream, copies] = streams;
+        let device = context.device;
         // SAFETY: the context is retained until this device is dropped.
         unsafe { result::ctx::set_current(context.context) }.to(what)?;
-        let (stream, copies) = (Stream::new().to(what)?, Stream::new().to(what)?);
         let attribute = |attribute| {
             // SAFETY: as above.
             unsafe { result::device::get_attribute(device, attribute) }.to(what)

@@ -155,15 +155,36 @@ pub(crate) fn a_driver_that_hangs_stops_no_command() -> Result<Completion, Faile
     Ok(Completion::Completed)
 }
 
-/// A driver of GPUs that hangs when it is loaded, or when it is started.
+/// A driver of GPUs that hangs when it is loaded, when it is started, or when a GPU is opened.
 pub(crate) fn a_driver_of_gpus_that_hangs_ends_a_run() -> Result<Completion, Failed> {
-    let functions = presence::SYMBOLS.iter().chain(&presence::ELAPSED);
-    let mut source = "#include <unistd.h>\n".to_owned();
-    source.extend(functions.map(|it| format!("int {it}(void) {{ for (;;) pause(); }}\n")));
+    let hanging = |answering: &[(&str, &str)]| {
+        let answers = |name: &str| answering.iter().any(|it| it.0 == name);
+        let functions = presence::SYMBOLS.iter().chain(&presence::ELAPSED);
+        let hangs = functions.filter(|it| !answers(it));
+        let hangs = hangs.map(|it| format!("int {it}(void) {{ for (;;) pause(); }}\n"));
+        let mut source = "#include <unistd.h>\n".to_owned();
+        source.extend(hangs);
+        source.extend(
+            answering
+                .iter()
+                .map(|(name, rest)| format!("int {name}{rest}\n")),
+        );
+        source
+    };
+    let source = hanging(&[]);
+    let lost = hanging(&[
+        ("cuInit", "(unsigned flags) { return 0; }"),
+        ("cuDeviceGetCount", "(int *count) { *count = 2; return 0; }"),
+        (
+            "cuDeviceGet",
+            "(int *device, int number) { *device = number; return 0; }",
+        ),
+    ]);
     let load = "__attribute__((constructor)) static void load(void) { for (;;) pause(); }\n";
     for (mode, source, call) in [
         ("start", source.clone(), "cuInit"),
         ("load", source + load, "loading it"),
+        ("open", lost, "opening GPU 0"),
     ] {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);
