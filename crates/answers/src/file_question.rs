@@ -13,11 +13,11 @@ use crate::doctor::{CheckedMachine, doctor};
 use crate::job::Machine;
 use crate::log::LogReport;
 use crate::matrix::{MatrixReport, Wiring};
-use crate::question::sizes;
 use crate::report::Answered;
 use crate::request::{Evidence, File, JobRequest, PlannedJob};
 use crate::results::read::{no_measurement, read};
 use crate::results::{Against, Notes, ResultsQuestion, results};
+use crate::sizes::usual;
 use crate::step::request::StepRequest;
 
 /// A question about files.
@@ -108,7 +108,7 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
         let [one, two] = requests.map(|it| it.file.machine().map(|it| it.document));
         devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
     }
-    let answer = diff(sides, devices, &sizes()).map_err(|why| why.to_string())?;
+    let answer = diff(sides, devices, &usual()).map_err(|why| why.to_string())?;
     Answered::of(&answer)
 }
 

@@ -4,7 +4,7 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
-//! [`device`], [`suggest`], [`names`], [`built_in`], [`head`] (of pages); [`request`] (a job as
+//! [`device`], [`suggest`], [`names`], [`sizes`], [`built_in`], [`head`] (of pages); [`request`] (a job as
 //! JSON), [`question`]; the answers: [`overview`], [`cost`], [`communicators`], [`bound`],
 //! [`path`], [`show`], [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`],
 //! [`measured`], [`differences`], [`diff`] with its groups, [`ring_price`], [`doctor`],
@@ -49,12 +49,17 @@ pub mod ring_price;
 pub mod settings;
 pub mod show;
 pub mod simulate;
+pub mod sizes;
 pub mod step;
 pub mod suggest;
 pub mod terminal;
 pub mod tune;
 pub mod what_if;
 
+#[cfg(feature = "arguments")]
+use clap::Args;
+#[cfg(not(feature = "arguments"))]
+use no_schema::Args;
 #[cfg(not(feature = "schema"))]
 use no_schema::JsonSchema;
 #[cfg(feature = "schema")]

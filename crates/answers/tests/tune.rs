@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use answers::sizes::Sizes;
 use answers::tune::{TuneQuestion, TuneReport, Verdict, tune};
 use answers::{JobSpec, Machine, request::JobRequest};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -82,8 +83,8 @@ fn of_others() -> Vec<Trial> {
     tests
 }
 
-/// The job of a machine; an error if there is none.
-fn question(file: &Path, hosts: u32, settings: Settings) -> Result<TuneQuestion, String> {
+/// Tunes a machine; an error if there is none.
+fn tuned(file: &Path, hosts: u32, settings: &Settings) -> Result<TuneReport, String> {
     let text = std::fs::read(file).map_err(|why| why.to_string())?;
     let name = file.display().to_string();
     let document = topology::xml::parse(&name, &text).map_err(|why| why.to_string())?;
@@ -94,13 +95,17 @@ fn question(file: &Path, hosts: u32, settings: Settings) -> Result<TuneQuestion,
             document: Arc::new(document),
         })
     };
-    Ok(TuneQuestion {
-        job: spec.job().map_err(|why| why.to_string())?.job,
-        settings,
-        collectives: Collective::TUNED.to_vec(),
-        sizes: sizes(),
-        from: 0,
-    })
+    let job = spec.job().map_err(|why| why.to_string())?.job;
+    tune(job, settings, &question(0)).map_err(|why| why.to_string())
+}
+
+/// All collectives at [`sizes`]; messages from these bytes count.
+fn question(from: u64) -> TuneQuestion {
+    TuneQuestion {
+        collective: Vec::new(),
+        sizes: Sizes::each(&sizes()),
+        from,
+    }
 }
 
 /// The powers of two at which plans are compared, and sizes between them, bytes.
@@ -112,11 +117,7 @@ fn sizes() -> Vec<u64> {
 /// A machine is refused with a reason, or nothing is slower at the sizes at which plans are
 /// compared, nor noticeably between them.
 fn nothing_gets_slower(file: &Path, hosts: u32) -> Result<(), Failed> {
-    let answer = match question(file, hosts, Settings::default()) {
-        Ok(question) => tune(question).map_err(|why| why.to_string()),
-        Err(why) => Err(why),
-    };
-    match answer {
+    match tuned(file, hosts, &Settings::default()) {
         Ok(answer) => loses_nothing(&answer).map_err(Failed::from),
         Err(why) if why.trim().is_empty() => Err("refused without a reason".into()),
         Err(_) => Ok(()),
@@ -155,14 +156,8 @@ fn built_in(name: &str, gpus: &[i64], set: &[(&str, &str)], from: u64) -> TuneRe
         ..JobRequest::of(name)
     };
     let planned = job.plan().expect("a machine that is built in");
-    let question = TuneQuestion {
-        job: planned.job,
-        settings: planned.planned.settings.as_ref().clone(),
-        collectives: Collective::TUNED.to_vec(),
-        sizes: sizes(),
-        from,
-    };
-    tune(question).expect("a job that was planned")
+    let settings = &planned.planned.settings;
+    tune(planned.job, settings, &question(from)).expect("a job that was planned")
 }
 
 fn a_dgx_has_nothing_to_gain() {
@@ -235,10 +230,8 @@ fn a_hand_written_graph_file_is_no_better(machine: &Path) {
             graphs: Some(graphs.expect("a graph file")),
             ..own.clone()
         };
-        let [ours, theirs] = [own, given].map(|settings| {
-            let asked = question(machine, 1, settings).expect("the machine can be planned");
-            tune(asked).expect("the job can be planned")
-        });
+        let [ours, theirs] = [own, given]
+            .map(|settings| tuned(machine, 1, &settings).expect("the job can be planned"));
         for (ours, theirs) in ours.gains.iter().zip(&theirs.gains) {
             for (ours, theirs) in ours.sizes.iter().zip(&theirs.sizes) {
                 let (ours, theirs) = (ours.tuned.time_us, theirs.now.time_us);

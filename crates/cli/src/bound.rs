@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use answers::bound::{BoundError, BoundQuestion, bound, bound_on, checked, graph};
+use answers::bound::{BoundError, bound, bound_on, checked, graph};
 use answers::report;
 use anyhow::{Context, Result, anyhow, bail};
 use bounds::reach;
-use plan::certificate::{Certificate, LinkSet, check};
+use plan::certificate::{Certificate, check};
 use planner::Planned;
 
-use crate::arguments::bound::{BoundArguments, Links};
+use crate::arguments::bound::BoundArguments;
 use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
 use crate::input::Source;
@@ -26,15 +26,10 @@ pub(crate) fn run(
         return run_check(proof, arguments, environment, output);
     }
     let planned = planned(arguments, environment, output)?;
-    let question = BoundQuestion {
-        links: LinkSet::from(arguments.links.unwrap_or(Links::Rules)),
-        collective: arguments.collective,
-        rails: arguments.rails,
-        ..BoundQuestion::default()
-    };
+    let question = &arguments.question;
     let found = match measured::shown_links(&arguments.measured, &planned, None)? {
-        Some(measured) => bound_on(&measured, &question),
-        None => bound(&planned, &question),
+        Some(measured) => bound_on(&measured, question),
+        None => bound(&planned, question),
     };
     let answer = found.map_err(|error| match error {
         BoundError::NoBound(_) => anyhow!("--collective: {error}"),
@@ -81,17 +76,16 @@ fn run_check(
         .with_context(|| format!("cannot read the certificate {name}"))?;
     let certificate = Certificate::from_json(&text).with_context(|| name.to_string())?;
     check(&certificate).with_context(|| name.to_string())?;
-    if let Some(asked) = arguments.links
-        && LinkSet::from(asked) != certificate.links
+    if let Some(asked) = arguments.question.links
+        && asked != certificate.links
     {
         bail!(
-            "{name}: the proofs hold, but they count the links of --links {}; expected --links {}",
-            Links::name(certificate.links),
-            Links::name(asked.into())
+            "{name}: the proofs hold, but they count the links of --links {}; expected --links {asked}",
+            certificate.links
         );
     }
     let mut bounds = certificate.bounds.iter().collect::<Vec<_>>();
-    if let Some(asked) = arguments.collective {
+    if let Some(asked) = arguments.question.collective {
         bounds.retain(|bound| reach::collective(bound.operation) == asked);
         if bounds.is_empty() {
             bail!(
@@ -108,7 +102,7 @@ fn run_check(
                 Some(measured) => measured.planned,
                 None => planned,
             };
-            if graph(&planned, certificate.links, arguments.rails) != certificate.graph {
+            if graph(&planned, certificate.links, arguments.question.rails) != certificate.graph {
                 bail!(
                     "{name}: the proofs hold, but for other links than those of {}; expected the job that they were made for",
                     planned.name()

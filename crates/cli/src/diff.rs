@@ -22,7 +22,7 @@ use crate::output::Output;
 use crate::pictures;
 use crate::render::Look;
 use crate::settings::read_settings;
-use crate::sizes;
+use answers::sizes::{self, Sizes};
 
 /// One side: its file, settings and edits.
 struct Side<'a> {
@@ -202,7 +202,8 @@ fn two(
     if arguments.files.len() < 2 && first.file == Path::new("-") {
         bail!("standard input can be read once only; expected a file for one of the two");
     }
-    let sizes = sizes::expand(&arguments.sizes, 2).map_err(|problem| anyhow!(problem))?;
+    let sizes =
+        sizes::expand(&arguments.sizes, 2, Sizes::USUAL).map_err(|problem| anyhow!(problem))?;
     let sources = [
         Source::read(first.file, output)?,
         Source::read(second.file, output)?,

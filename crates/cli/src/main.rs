@@ -67,7 +67,6 @@ mod schemas;
 mod settings;
 mod show;
 mod simulate;
-mod sizes;
 mod sources;
 mod step;
 mod text_stream;

@@ -1,7 +1,6 @@
 //! Lists of numbers on the command line and in files: `0-3,6`.
 
-use std::ops::RangeInclusive;
-
+pub(crate) use answers::question::values::within;
 use anyhow::{Result, bail};
 
 /// Reads numbers and ranges (`0-3`, or backwards `3-0`) with commas or spaces between, in this
@@ -43,23 +42,6 @@ pub(crate) fn ascending(text: &str, most: usize) -> Result<Vec<u32>> {
         bail!("`{item}`: the range ends before it begins; expected something like 0-3,6");
     }
     list(text, most)
-}
-
-/// A parser of options that are a whole number.
-pub(crate) fn within<N>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone
-where
-    N: TryFrom<u64>,
-{
-    move |text| {
-        let number = text.parse::<u64>().ok().filter(|it| range.contains(it));
-        number.and_then(|it| N::try_from(it).ok()).ok_or_else(|| {
-            let (first, last) = (range.start(), range.end());
-            match *last {
-                u64::MAX => format!("expected a whole number, {first} or more"),
-                _ => format!("expected a whole number from {first} to {last}"),
-            }
-        })
-    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
 use crate::render;
-use crate::sizes::algorithms;
 use crate::sources;
+use answers::names::algorithms;
 use answers::program::ProgramReport;
 use answers::report;
 

@@ -81,10 +81,21 @@ impl ElementType {
 
 /// How the ranks' elements are reduced to one.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 pub enum Reduction {
     /// Their sum; integers wrap around.
+    #[default]
     Sum = 0,
     /// Their product; integers wrap around.
     Product = 1,

@@ -14,36 +14,44 @@ use plan::certificate::{
 };
 use planner::Planned;
 use program::Collective;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use topology::{CpuVendor, NodeType};
 
-use crate::JsonSchema;
 use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
+use crate::question::values;
 use crate::report::Report;
+use crate::{Args, JsonSchema};
 pub use page::checked;
 
 /// Which bounds of a job to prove.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
 pub struct BoundQuestion {
-    /// The links that a schedule may use.
-    pub links: LinkSet,
-    /// The collective; none: all.
+    /// Only this collective: all-gather, reduce-scatter, all-reduce, broadcast, reduce, all-to-all
+    /// [default: all of them]
+    #[serde(default, deserialize_with = "values::some_collective_by_name")]
+    #[arg(long, value_name = "NAME", value_parser = names::collective)]
     pub collective: Option<Collective>,
-    /// Each NIC reaches only those of its rail.
+    /// The links that a schedule may use: rules (links and turns on paths that NCCL's rules allow)
+    /// or all [default: rules]
+    #[serde(default, deserialize_with = "values::some_by_name")]
+    #[arg(long, value_name = "SET")]
+    pub links: Option<LinkSet>,
+    /// The network has rails: a port reaches only the ports with its number on other hosts
+    #[serde(default)]
+    #[arg(long)]
     pub rails: bool,
-    /// Trees that come near the bounds are searched for.
-    pub trees: bool,
+    /// Trees that come near the bounds are not searched for.
+    #[serde(skip)]
+    #[arg(skip)]
+    pub without_trees: bool,
 }
 
-impl Default for BoundQuestion {
-    fn default() -> Self {
-        Self {
-            links: LinkSet::Rules,
-            collective: None,
-            rails: false,
-            trees: true,
-        }
+impl BoundQuestion {
+    /// The links that a schedule may use.
+    pub fn links(&self) -> LinkSet {
+        self.links.unwrap_or(LinkSet::Rules)
     }
 }
 
@@ -192,16 +200,16 @@ fn on_links(
     question: &BoundQuestion,
 ) -> Result<BoundReport, BoundError> {
     let operations = operations(question.collective, plan)?;
-    let graph = graph(planned, question.links, question.rails);
+    let graph = graph(planned, question.links(), question.rails);
     let name = names::job(plan);
     if graph.ranks() < 2 {
         return Err(BoundError::OneRank(name));
     }
     let wanted = CertificateRequest {
         fingerprint: plan.fingerprint,
-        links: question.links,
+        links: question.links(),
         operations,
-        forests: question.trees,
+        forests: !question.without_trees,
         units: None,
     };
     let certificate = certify(graph, &wanted).map_err(BoundError::Links)?;

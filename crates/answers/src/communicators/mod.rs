@@ -18,11 +18,12 @@ use planner::memory::{
 };
 use planner::{EqualHosts, Job, Planned, RankPlacement, Settings, gpu_devices, with_gpus};
 use program::Collective;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::JsonSchema;
 use crate::cost::CostQuestion;
 use crate::names;
+use crate::question::{Flattened, values};
+use crate::{Args, JsonSchema};
 pub use groups::GroupShape;
 pub use report::{AllocatedPart, Communicator, GpuMemory, MemoryReport, StageNumber};
 
@@ -30,16 +31,45 @@ pub use report::{AllocatedPart, Communicator, GpuMemory, MemoryReport, StageNumb
 pub(crate) const MOST_NODES: u32 = 16;
 
 /// What to count.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize, Args)]
 pub struct MemoryQuestion {
     /// What the job calls on each communicator: its choices connect.
+    #[serde(flatten)]
+    #[command(flatten)]
     pub calls: CostQuestion,
-    /// All ranks of a communicator also send to each other.
-    pub peers: bool,
-    /// The communicators; none: one of all ranks.
+    /// The job's communicators by ranks and the distance between them, such as 8,16:8 [default: one
+    /// of all ranks]
+    #[serde(default, deserialize_with = "values::list_by_name")]
+    #[arg(
+        long,
+        value_name = "SIZE:STRIDE",
+        value_delimiter = ',',
+        requires = "memory"
+    )]
     pub groups: Vec<GroupShape>,
-    /// Bytes that each GPU has for communicators; 0: unknown.
-    pub room: u64,
+    /// All ranks of a communicator also send to each other
+    #[serde(default)]
+    #[arg(long, requires = "memory")]
+    pub peers: bool,
+    /// GPU memory that is left for communicators
+    #[serde(default)]
+    #[arg(long, value_name = "SIZE", value_parser = program::size::parse, requires = "memory")]
+    pub gpu_memory: Option<u64>,
+}
+
+impl Flattened for MemoryQuestion {
+    const FIELDS: &[&str] = &[
+        "collectives",
+        "sizes",
+        "factor",
+        "type",
+        "op",
+        "calls",
+        "window",
+        "groups",
+        "peers",
+        "gpu_memory",
+    ];
 }
 
 /// Why there is no answer.
@@ -75,6 +105,9 @@ pub enum MemoryError {
     /// A plan has no connections.
     #[error(transparent)]
     Plan(#[from] Error),
+    /// There are too many sizes.
+    #[error("{0}")]
+    Sizes(String),
 }
 
 /// Something that is bounded.
@@ -140,7 +173,7 @@ pub fn communicators(
         Limit {
             name: "GPU memory",
             taken: most.unwrap_or(0),
-            room: question.room,
+            room: question.gpu_memory.unwrap_or(0),
         },
     ]);
     let gpus = counter.gpus.into_iter().map(|(gpu, bytes)| GpuMemory {
@@ -273,12 +306,9 @@ impl Counter<'_> {
     ) -> Result<Communicator, MemoryError> {
         let expansion = planned.plan().expansion()?;
         let layout = expansion.layout();
-        let algorithms = algorithms(planned, &self.question.calls);
-        let all_to_all = self
-            .question
-            .calls
-            .collectives
-            .contains(&Collective::AllToAll);
+        let calls = &self.question.calls;
+        let algorithms = algorithms(planned, calls)?;
+        let all_to_all = calls.collectives().contains(&Collective::AllToAll);
         let usage = MemoryUse {
             algorithms: algorithms.clone(),
             peers: self.question.peers || all_to_all,
@@ -344,14 +374,15 @@ impl Counter<'_> {
 }
 
 /// The algorithms that calls take.
-fn algorithms(planned: &Planned, calls: &CostQuestion) -> Vec<Algorithm> {
+fn algorithms(planned: &Planned, calls: &CostQuestion) -> Result<Vec<Algorithm>, MemoryError> {
+    let sizes = calls.sizes().map_err(MemoryError::Sizes)?;
     let mut found = Vec::new();
-    for collective in &calls.collectives {
-        for bytes in &calls.sizes {
+    for collective in calls.collectives() {
+        for bytes in &sizes {
             let operation = TunedOperation {
-                collective: *collective,
+                collective,
                 bytes: *bytes,
-                calls: calls.calls,
+                calls: calls.calls.calls(),
             };
             if let Ok(choice) = planned.costs.choose_for(&operation)
                 && !found.contains(&choice.algorithm)
@@ -361,7 +392,7 @@ fn algorithms(planned: &Planned, calls: &CostQuestion) -> Vec<Algorithm> {
         }
     }
     found.sort_unstable();
-    found
+    Ok(found)
 }
 
 impl Communicator {

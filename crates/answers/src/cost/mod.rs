@@ -1,9 +1,10 @@
 //! The choice of algorithm and protocol for each size, and its time.
 //!
-//! In reading order: this file, [`forest`], [`transfers`], `page`.
+//! In reading order: `question`, this file, [`forest`], [`transfers`], `page`.
 
 pub mod forest;
 mod page;
+mod question;
 pub mod transfers;
 
 use pages::Page;
@@ -20,24 +21,8 @@ use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
 use crate::report::Report;
 use forest::ForestCost;
+pub use question::{CallOptions, CostQuestion, ElementOptions};
 use transfers::Transfers;
-
-/// A question about costs.
-#[derive(Debug, Clone, Default)]
-pub struct CostQuestion {
-    /// The collectives; each once.
-    pub collectives: Vec<Collective>,
-    /// Sizes of the whole message, bytes, ascending.
-    pub sizes: Vec<u64>,
-    /// How often, with which type and operation each is called.
-    pub calls: Calls,
-    /// Only these algorithms; none: all.
-    pub algorithms: Vec<Algorithm>,
-    /// Only these protocols; none: all.
-    pub protocols: Vec<Protocol>,
-    /// Also bandwidth and latency of every algorithm and protocol.
-    pub table: bool,
-}
 
 /// A job with its costs.
 #[derive(Debug)]
@@ -176,6 +161,9 @@ pub enum CostError {
     /// The plan contradicts itself.
     #[error(transparent)]
     Plan(#[from] plan::Error),
+    /// There are too many sizes.
+    #[error("{0}")]
+    Sizes(String),
 }
 
 impl PricedJob {
@@ -254,17 +242,20 @@ impl PricedJob {
     /// Prices collectives.
     ///
     /// # Errors
-    /// No collective has a choice at any size, nor is made of transfers.
+    /// No collective has a choice at any size, nor is made of transfers; or there are too many
+    /// sizes.
     pub fn ask(mut self, question: &CostQuestion) -> Result<CostReport, CostError> {
-        let (algorithms, protocols) = (&question.algorithms, &question.protocols);
+        let (algorithms, protocols) = (&question.algorithm, &question.protocol);
+        let sizes = question.sizes().map_err(CostError::Sizes)?;
+        let calls = question.calls.calls();
         self.costs.entries.retain(|entry| {
             (algorithms.is_empty() || algorithms.contains(&entry.algorithm))
                 && (protocols.is_empty() || protocols.contains(&entry.protocol))
         });
         let mut refusal = None;
         let mut collectives = Vec::new();
-        for collective in &question.collectives {
-            collectives.push(self.collective(*collective, question, &mut refusal)?);
+        for collective in question.collectives() {
+            collectives.push(self.collective(collective, &sizes, calls, &mut refusal)?);
         }
         let chosen = |it: &CollectiveCosts| {
             it.transfers.is_some() || it.sizes.iter().any(|size| size.choice.is_some())
@@ -287,7 +278,7 @@ impl PricedJob {
             slow_hosts: self.plan.slow_hosts(),
             profile: self.costs.profile.clone(),
             settings: self.plan.settings.clone(),
-            calls: (question.calls != Calls::ONE).then_some(question.calls),
+            calls: (calls != Calls::ONE).then_some(calls),
             measured: measured.map(|it| it.0.clone()),
             collectives,
             table: question.table.then(|| self.costs.clone()),
@@ -298,15 +289,16 @@ impl PricedJob {
     fn collective(
         &self,
         collective: Collective,
-        question: &CostQuestion,
+        all: &[u64],
+        calls: Calls,
         refusal: &mut Option<NoChoice>,
     ) -> Result<CollectiveCosts, CostError> {
         let mut sizes: Vec<SizeCosts> = Vec::new();
-        for bytes in &question.sizes {
+        for bytes in all {
             let operation = TunedOperation {
                 collective,
                 bytes: *bytes,
-                calls: question.calls,
+                calls,
             };
             let mut size = self.size(&operation, refusal);
             let taken = |it: &SizeCosts| {
@@ -322,7 +314,7 @@ impl PricedJob {
             collective,
             sizes,
             forest: ForestCost::of(&self.plan, collective),
-            transfers: Transfers::of(&self.plan, model, collective, &question.sizes)?,
+            transfers: Transfers::of(&self.plan, model, collective, all)?,
         })
     }
 

@@ -13,15 +13,40 @@ use planner::explain::NodeNames;
 use program::{Collective, Protocol};
 use records::results::published::{Expected, RUNS};
 use records::results::starts::ExpectedStart;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use topology::NodeId;
 
-use crate::JsonSchema;
 use crate::cost::{CostError, CostQuestion, CostReport, PricedJob, SizeCosts};
 use crate::report::Report;
+use crate::sizes::{Collectives, Sizes, expand};
+use crate::{Args, JsonSchema};
 
-/// Sizes that are expected if none are named, bytes: those of acceptance tests, 256 MiB to 8 GiB.
-pub const SIZES: [u64; 6] = [256 << 20, 512 << 20, 1 << 30, 2 << 30, 4 << 30, 8 << 30];
+/// Sizes that are expected if none are named: those of acceptance tests, 256 MiB to 8 GiB.
+const SIZES: Sizes = Sizes::range(256 << 20, 8 << 30);
+
+/// A question about what a healthy machine reaches.
+#[derive(Debug, Clone, Default, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectQuestion {
+    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all
+    #[serde(default, rename = "collectives")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "all-reduce"
+    )]
+    pub collective: Vec<Collectives>,
+    /// Message sizes: 64M, a list 1G,8G or a range 256M..8G
+    #[serde(default)]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        value_delimiter = ',',
+        default_value = "256M..8G"
+    )]
+    pub sizes: Vec<Sizes>,
+}
 
 /// Most GPUs whose pairs are listed.
 const MOST_GPUS: usize = 256;
@@ -144,15 +169,20 @@ impl ExpectReport {
     pub fn of(
         job: PricedJob,
         planned: Option<&Planned>,
-        question: &CostQuestion,
+        question: &ExpectQuestion,
     ) -> Result<Self, ExpectError> {
+        let collectives = match &question.collective[..] {
+            [] => vec![Collective::AllReduce],
+            some => Collectives::each_once(some),
+        };
         let of_transfers = |it: &&Collective| !Collective::TUNED.contains(it);
-        if let Some(transfers) = question.collectives.iter().find(of_transfers) {
+        if let Some(transfers) = collectives.iter().find(of_transfers) {
             return Err(ExpectError::Transfers(*transfers));
         }
+        let sizes = expand(&question.sizes, 2, SIZES).map_err(CostError::Sizes)?;
         let CostReport {
             job, collectives, ..
-        } = job.ask(question)?;
+        } = job.ask(&CostQuestion::about(&collectives, &sizes))?;
         let size = |collective, size: SizeCosts| {
             let choice = size.choice?;
             let predicted = (size.bytes, choice.bus_bandwidth_gbps?);

@@ -13,40 +13,69 @@ use program::lower::{LowerError, Lowering, ProgramRequest};
 use program::{
     Channels, ChannelsError, Collective, ElementType, MessageSize, Protocol, Schedule, Transfer,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use simulator::build::{BuildError, build};
 use simulator::{
     Cause, Fabric, FabricError, Fifos, InnerLinks, PlainHosts, PlannedWiring, Simulation, Wiring,
 };
 
-use crate::JsonSchema;
 use crate::measured::MeasuredLinks;
+use crate::question::values;
 use crate::report::{Report, as_text};
+use crate::{Args, JsonSchema};
 use choice::SimulatedChoice;
 
 /// A collective to run on the virtual clock.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
 pub struct SimulateQuestion {
-    /// The collective.
+    /// The collective
+    #[serde(deserialize_with = "values::collective_by_name")]
+    #[arg(long, value_name = "NAME", value_parser = crate::names::collective)]
     pub collective: Collective,
-    /// Size of the message, bytes; of the larger side where a collective gathers or scatters.
+    /// Size of the message, bytes; of the larger side where a collective gathers or scatters
+    #[arg(short, long, value_name = "SIZE", value_parser = program::size::parse)]
     pub size: u64,
-    /// The algorithm; none: what NCCL takes, ring or tree; without a plan ring.
+    /// The algorithm [default: what NCCL takes, ring or tree; without a plan ring]
+    #[serde(default, deserialize_with = "values::some_by_name")]
+    #[arg(long, value_name = "NAME")]
     pub algorithm: Option<Schedule>,
-    /// The protocol; none: what NCCL takes; without a plan Simple.
+    /// The protocol: LL, LL128, Simple [default: what NCCL takes; without a plan Simple]
+    #[serde(default, deserialize_with = "values::some_by_name")]
+    #[arg(long, value_name = "NAME")]
     pub protocol: Option<Protocol>,
-    /// How a mesh moves data; none: the first that the algorithm has.
+    /// How a mesh moves data [default: fifo; for nvls direct]
+    #[serde(default, deserialize_with = "values::some_by_name")]
+    #[arg(long, value_name = "NAME")]
     pub transfer: Option<Transfer>,
-    /// Most channels; none: as many as NCCL; without a plan 1.
+    /// Use at most N channels [default: as many as NCCL; without a plan 1]
+    #[serde(default)]
+    #[arg(long, value_name = "N", value_parser = values::within::<u16>(1..=256))]
     pub channels: Option<u16>,
-    /// Type of the elements.
+    /// Type of the elements
+    #[serde(
+        default = "float",
+        rename = "type",
+        deserialize_with = "values::by_name"
+    )]
+    #[arg(short = 'd', long = "type", value_name = "TYPE", default_value = "f32", value_parser = values::one::<ElementType>)]
     pub element: ElementType,
-    /// The root.
+    /// The root
+    #[serde(default)]
+    #[arg(short, long, value_name = "RANK", default_value_t = 0)]
     pub root: u32,
-    /// Also ranks that do the same as others are run.
+    /// Run every rank, also those that do the same as others
+    #[serde(default)]
+    #[arg(long)]
     pub every_rank: bool,
     /// Steps and network transfers that are kept for a trace.
+    #[serde(skip)]
+    #[arg(skip)]
     pub spans: usize,
+}
+
+const fn float() -> ElementType {
+    ElementType::F32
 }
 
 impl SimulateQuestion {
@@ -59,7 +88,7 @@ impl SimulateQuestion {
             protocol: None,
             transfer: None,
             channels: None,
-            element: ElementType::F32,
+            element: float(),
             root: 0,
             every_rank: false,
             spans: 0,

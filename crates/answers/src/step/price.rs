@@ -256,7 +256,7 @@ impl Pricer {
         *known.or_insert_with(|| {
             let question = BoundQuestion {
                 collective: Some(collective),
-                trees: false,
+                without_trees: true,
                 ..BoundQuestion::default()
             };
             // A collective without a bound, or a network of which the speed is not known.

@@ -25,30 +25,25 @@ use planner::{Error, Job, Planned, Settings};
 use program::Collective;
 use records::results::published::all_shares;
 
+use crate::Args;
 use crate::better_rings::line;
 use crate::bound::{BoundQuestion, bound};
 use crate::names;
+use crate::sizes::{Collectives, Sizes, expand};
 pub use gain::{BarSource, CollectiveGains, Gain};
 pub use priced::ChosenStep;
 use priced::{Compared, Priced, Times, WORTH_IT};
 pub use report::{FoundRings, LibraryCheck, Proposal, TuneReport, TunedBound, WrittenFiles};
+use serde::Deserialize;
 use settings::{TRIED, TriedSetting};
 pub use trial::{Extreme, Trial, Verdict};
 
-/// Sizes for which gains are shown if none are named, bytes: 4 KiB to 8 GiB, each 8 times the last.
-pub const SIZES: [u64; 8] = [
-    4 << 10,
-    32 << 10,
-    256 << 10,
-    2 << 20,
-    16 << 20,
-    128 << 20,
-    1 << 30,
-    8 << 30,
-];
+/// Sizes whose gains are shown if none are named: each is 8 times the last.
+const SIZES: Sizes = Sizes::range(4 << 10, 8 << 30);
+const FACTOR: u64 = 8;
 
 /// The smallest and the largest message at which plans are compared, bytes.
-pub const SMALLEST: u64 = 1 << 10;
+const SMALLEST: u64 = 1 << 10;
 const LARGEST: u64 = 8 << 30;
 
 /// The least increase of the mean logarithm of gains for one more change.
@@ -72,19 +67,37 @@ const STAND_IN: f32 = 0.1;
 /// NCCL's variable for a graph file.
 const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
 
-/// Which job to tune.
-#[derive(Debug, Clone)]
+/// What to show of a job that is tuned.
+#[derive(Debug, Clone, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
 pub struct TuneQuestion {
-    /// The job. Its cost profile says how long choices take; NCCL chooses by its own constants.
-    pub job: Job,
-    /// NCCL's settings as they are, with a graph file if there is one.
-    pub settings: Settings,
-    /// The collectives whose gains are shown.
-    pub collectives: Vec<Collective>,
-    /// The sizes of messages, bytes.
-    pub sizes: Vec<u64>,
-    /// Messages below this, bytes, may become slower.
+    /// Collectives whose gains are shown: all-reduce, all-gather, reduce-scatter, broadcast,
+    /// reduce, or all
+    #[serde(default, rename = "collectives")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
+    pub collective: Vec<Collectives>,
+    /// Message sizes whose gains are shown: 64M, a list 32K,1G or a range 4K..8G, which grows by 8
+    #[serde(default)]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        value_delimiter = ',',
+        default_value = "4K..8G"
+    )]
+    pub sizes: Vec<Sizes>,
+    /// Messages below this size may become slower: for jobs that have none
+    #[serde(default = "smallest")]
+    #[arg(long, value_name = "SIZE", value_parser = program::size::parse, default_value = "1K")]
     pub from: u64,
+}
+
+const fn smallest() -> u64 {
+    SMALLEST
 }
 
 /// Why there is no answer.
@@ -100,6 +113,9 @@ pub enum TuneError {
     /// The job cannot be planned as it is.
     #[error(transparent)]
     Plan(#[from] Error),
+    /// There are too many sizes.
+    #[error("{0}")]
+    Sizes(String),
 }
 
 /// A plan that may be proposed.
@@ -132,18 +148,19 @@ struct Tuner {
     from: u64,
 }
 
-/// Finds what makes a job faster.
+/// Finds what makes a job faster. Its cost profile says how long choices take; NCCL chooses by its
+/// own constants. `settings` are NCCL's as they are, with a graph file if there is one.
 ///
 /// # Errors
-/// The job cannot be planned as it is, or a collective has no choices.
-pub fn tune(question: TuneQuestion) -> Result<TuneReport, TuneError> {
-    let TuneQuestion {
-        job,
-        settings,
-        collectives,
-        sizes,
-        from,
-    } = question;
+/// The job cannot be planned as it is, a collective has no choices, or there are too many sizes.
+pub fn tune(
+    job: Job,
+    settings: &Settings,
+    question: &TuneQuestion,
+) -> Result<TuneReport, TuneError> {
+    let from = question.from;
+    let collectives = Collectives::each_once(&question.collective);
+    let sizes = expand(&question.sizes, FACTOR, SIZES).map_err(TuneError::Sizes)?;
     let of_transfers = |it: &&Collective| !Collective::TUNED.contains(it);
     if let Some(transfers) = collectives.iter().find(of_transfers) {
         return Err(TuneError::Transfers(*transfers));
@@ -152,10 +169,10 @@ pub fn tune(question: TuneQuestion) -> Result<TuneReport, TuneError> {
         profile: None,
         ..job.clone()
     };
-    let now = Priced::of(&job, planner::plan(&plain, &settings)?, 1.0)?;
+    let now = Priced::of(&job, planner::plan(&plain, settings)?, 1.0)?;
     let tuner = Tuner {
         before: [Times::own(&now), Times::rated(&now)],
-        bare: without_graph_file(&settings),
+        bare: without_graph_file(settings),
         job,
         plain,
         now,
@@ -206,10 +223,10 @@ pub fn tune(question: TuneQuestion) -> Result<TuneReport, TuneError> {
 
 /// The bounds of a job, with trees where they can be worth it if it is small; empty for one rank.
 fn bounds_of(planned: &Planned) -> Vec<TunedBound> {
-    let of = |collective, trees| {
+    let of = |collective, trees: bool| {
         let question = BoundQuestion {
             collective,
-            trees,
+            without_trees: !trees,
             ..BoundQuestion::default()
         };
         let found = bound(planned, &question).ok();

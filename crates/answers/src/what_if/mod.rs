@@ -9,25 +9,86 @@ use plan::certificate::Operation;
 use plan::{NcclVersion, PlanDifference};
 use planner::what_if::{EqualFailures, FailureOutcome, JobFigures, WhatIf};
 use planner::{Job, Planned, Settings};
-use serde::Serialize;
+use program::named;
+use serde::{Deserialize, Serialize};
 use topology::edit::{Edit, Failure, FailureKind, failures};
 
-use crate::JsonSchema;
+use crate::question::values;
 use crate::report::Report;
+use crate::sizes::{Sizes, expand};
+use crate::{Args, JsonSchema};
+
+/// Sizes of all-reduces if none are named.
+const SIZES: [Sizes; 2] = [
+    Sizes::range(64 << 10, 64 << 10),
+    Sizes::range(1 << 30, 1 << 30),
+];
 
 /// Which failures of a job to plan.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
 pub struct WhatIfQuestion {
-    /// The job.
-    pub job: Job,
-    /// NCCL's settings.
-    pub settings: Settings,
-    /// Sizes of all-reduces, bytes.
-    pub sizes: Vec<u64>,
-    /// The failures.
-    pub failures: Vec<Failure>,
-    /// Whether every difference of the plans is wanted.
-    pub differences: bool,
+    /// Only these failures: of gpu, nic, switch (each PCI switch, and the NVSwitches together),
+    /// nvlink (one of every pair that has some, and all of each GPU)
+    #[serde(default, deserialize_with = "values::list_by_name")]
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub only: Vec<FailingDevice>,
+    /// All-reduce sizes whose loss is predicted; the last one decides the order
+    #[serde(default)]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        value_delimiter = ',',
+        default_value = "64K,1G"
+    )]
+    pub sizes: Vec<Sizes>,
+    /// Also show the most that any schedule reaches after each failure (topo bound)
+    #[serde(default)]
+    #[arg(long)]
+    pub bound: bool,
+}
+
+/// Devices that may fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailingDevice {
+    /// Each GPU.
+    Gpu,
+    /// Each network port.
+    Nic,
+    /// Each PCI switch, and the NVSwitches together.
+    Switch,
+    /// One NVLink of every pair that has some, and all NVLinks of each GPU.
+    Nvlink,
+}
+
+named!(FailingDevice, "kind of device", |known, text| known.name().eq_ignore_ascii_case(text), {
+    Gpu = "gpu",
+    Nic = "nic",
+    Switch = "switch",
+    Nvlink = "nvlink",
+});
+
+impl FailingDevice {
+    /// The failures of this class.
+    const fn kinds(&self) -> &'static [FailureKind] {
+        match self {
+            Self::Gpu => &[FailureKind::Gpu],
+            Self::Nic => &[FailureKind::Nic],
+            Self::Switch => &[FailureKind::Switch, FailureKind::NvSwitch],
+            Self::Nvlink => &[FailureKind::NvLink, FailureKind::GpuNvLinks],
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum WhatIfError {
+    /// The job cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] planner::Error),
+    /// There are too many sizes.
+    #[error("{0}")]
+    Sizes(String),
 }
 
 /// A job, and what is left of it after the failures that were planned until now.
@@ -37,6 +98,8 @@ pub struct PlannedFailures {
     pub job: Planned,
     /// Sizes of all-reduces, bytes.
     sizes: Vec<u64>,
+    /// The job, if bounds are wanted.
+    bounded: Option<Job>,
     /// The failures, in the order in which they were planned.
     rows: Vec<EqualFailures>,
     /// Failures that were not planned.
@@ -141,27 +204,45 @@ impl Report for WhatIfReport {
     const VERSION: u32 = 2;
 }
 
-/// The failures of these kinds of a job's first host; no kind: of all.
-pub fn failures_of(job: &Job, kinds: &[FailureKind]) -> Vec<Failure> {
-    let first = job.hosts.first();
-    let mut all = first.map_or_else(Vec::new, |first| failures(&first.document));
-    all.retain(|failure| kinds.is_empty() || kinds.contains(&failure.kind));
-    all
-}
-
 impl WhatIfQuestion {
+    /// The failures of a job's first host.
+    pub fn failures(&self, job: &Job) -> Vec<Failure> {
+        let first = job.hosts.first();
+        let mut all = first.map_or_else(Vec::new, |first| failures(&first.document));
+        let wanted = |failure: &Failure| {
+            let mut kinds = self.only.iter().flat_map(FailingDevice::kinds);
+            kinds.any(|it| *it == failure.kind)
+        };
+        all.retain(|failure| self.only.is_empty() || wanted(failure));
+        all
+    }
+
     /// The job before any failure is planned, and its plans after each, one per step of the
-    /// iterator, so that the caller decides how long that may take.
+    /// iterator, so that the caller decides how long that may take. `differences`: also every
+    /// difference of the plans.
     ///
     /// # Errors
-    /// The job cannot be planned.
-    pub fn begin(self) -> Result<(PlannedFailures, WhatIf), planner::Error> {
-        let job = planner::plan(&self.job, &self.settings)?;
-        let (left_out, sizes) = (self.failures.clone(), self.sizes.clone());
-        let outcomes = WhatIf::new(self.job, &job, self.failures, self.sizes, self.differences);
+    /// The job cannot be planned, or there are too many sizes.
+    pub fn begin(
+        &self,
+        job: Job,
+        settings: &Settings,
+        differences: bool,
+    ) -> Result<(PlannedFailures, WhatIf), WhatIfError> {
+        let sizes = match &self.sizes[..] {
+            [] => &SIZES,
+            sizes => sizes,
+        };
+        let sizes = expand(sizes, 2, SIZES[0]).map_err(WhatIfError::Sizes)?;
+        let planned = planner::plan(&job, settings)?;
+        let failures = self.failures(&job);
+        let bounded = self.bound.then(|| job.clone());
+        let (left_out, given) = (failures.clone(), sizes.clone());
+        let outcomes = WhatIf::new(job, &planned, failures, given, differences);
         let begun = PlannedFailures {
-            job,
+            job: planned,
             sizes,
+            bounded,
             rows: Vec::new(),
             left_out,
         };
@@ -182,10 +263,10 @@ impl PlannedFailures {
         }
     }
 
-    /// The answer, with bounds of `job` after each failure, if there is one.
-    pub fn finish(mut self, job: Option<&Job>) -> WhatIfReport {
+    /// The answer.
+    pub fn finish(mut self) -> WhatIfReport {
         self.rows.sort_by(EqualFailures::worst_first);
-        let planned = &self.job;
+        let (planned, job) = (&self.job, self.bounded.as_ref());
         let left = |figures: &JobFigures, losses: &[Option<f64>], bounds| {
             let times = self.sizes.iter().zip(&figures.times);
             let times = times.enumerate().map(|(at, (bytes, time))| PredictedTime {

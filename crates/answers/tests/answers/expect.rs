@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use answers::cost::{CostQuestion, PricedJob};
-use answers::expect::ExpectReport;
+use answers::cost::PricedJob;
+use answers::expect::{ExpectQuestion, ExpectReport};
+use answers::sizes::Sizes;
 use answers::{JobSpec, Machine};
-use plan::Algorithm;
-use planner::Settings;
-use program::Collective;
+use planner::{NcclVersion, Settings};
 
 const GIB: u64 = 1 << 30;
 
@@ -18,8 +17,8 @@ struct Run {
     hosts: u32,
     nvlink_domain: bool,
     collnet: bool,
-    /// Only this algorithm; none: NCCL's choice.
-    algorithm: Option<Algorithm>,
+    /// NCCL_ALGO; none: NCCL's choice.
+    algorithm: Option<&'static str>,
     /// Sizes, bytes, with the all-reduce's bus bandwidths in two columns or runs, GB/s.
     measured: &'static [(u64, [f64; 2])],
 }
@@ -48,13 +47,13 @@ const PUBLISHED: [Run; 7] = [
     },
     Run {
         machine: "dgx-b200",
-        algorithm: Some(Algorithm::Nvls),
+        algorithm: Some("NVLS"),
         measured: &[(8 * GIB, [845.0, 845.0])],
         ..HOST
     },
     Run {
         machine: "dgx-b200",
-        algorithm: Some(Algorithm::Ring),
+        algorithm: Some("Ring"),
         measured: &[(8 * GIB, [695.0, 695.0])],
         ..HOST
     },
@@ -95,12 +94,15 @@ fn expectations(run: &Run) -> ExpectReport {
             document: Arc::new(topology::xml::parse(run.machine, &bytes).unwrap()),
         })
     };
-    let planned = planner::plan(&spec.job().unwrap().job, &Settings::default()).unwrap();
-    let question = CostQuestion {
-        collectives: vec![Collective::AllReduce],
-        sizes: run.measured.iter().map(|it| it.0).collect(),
-        algorithms: run.algorithm.into_iter().collect(),
-        ..CostQuestion::default()
+    let algorithm = run
+        .algorithm
+        .map(|it| ("NCCL_ALGO".to_owned(), it.to_owned()));
+    let settings = Settings::with_variables(NcclVersion::default(), algorithm);
+    let planned = planner::plan(&spec.job().unwrap().job, &settings).unwrap();
+    let sizes: Vec<u64> = run.measured.iter().map(|it| it.0).collect();
+    let question = ExpectQuestion {
+        sizes: Sizes::each(&sizes),
+        ..ExpectQuestion::default()
     };
     ExpectReport::of(PricedJob::of(&planned, None), Some(&planned), &question).unwrap()
 }

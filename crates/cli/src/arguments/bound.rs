@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use plan::certificate::LinkSet;
-use program::Collective;
+use answers::bound::BoundQuestion;
+use clap::Args;
 
 use super::JobArguments;
 use super::compare::FormArguments;
 use super::measured::MeasuredArguments;
-use crate::sizes;
 
 pub(crate) const BOUND_EXAMPLES: &str = "\
 Examples:
@@ -29,34 +27,6 @@ Examples:
 The bound is about NCCL's model of the machine: the links and bandwidths that topo show prints; with \
 --measured about those that were measured.
 Exit status: 0 when there are bounds, or the proofs hold; 2 when something is wrong.";
-
-/// Which links a bound counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Links {
-    /// Links and turns on paths that NCCL's rules allow
-    Rules,
-    /// Every link and every turn
-    All,
-}
-
-impl Links {
-    /// The name of the option's value.
-    pub const fn name(links: LinkSet) -> &'static str {
-        match links {
-            LinkSet::Rules => "rules",
-            LinkSet::All => "all",
-        }
-    }
-}
-
-impl From<Links> for LinkSet {
-    fn from(links: Links) -> Self {
-        match links {
-            Links::Rules => Self::Rules,
-            Links::All => Self::All,
-        }
-    }
-}
 
 /// The options that mean something beside --check without a file; the others are about its job.
 const OF_PROOFS: [&str; 7] = [
@@ -78,16 +48,8 @@ const OF_PROOFS: [&str; 7] = [
 pub(crate) struct BoundArguments {
     #[command(flatten)]
     pub job: JobArguments,
-    /// Only this collective: all-gather, reduce-scatter, all-reduce, broadcast, reduce, all-to-all
-    /// [default: all of them]
-    #[arg(long, value_name = "NAME", value_parser = sizes::collective)]
-    pub collective: Option<Collective>,
-    /// The links that a schedule may use [default: rules]
-    #[arg(long, value_enum)]
-    pub links: Option<Links>,
-    /// The network has rails: a port reaches only the ports with its number on other hosts
-    #[arg(long)]
-    pub rails: bool,
+    #[command(flatten)]
+    pub question: BoundQuestion,
     /// Write the proofs (JSON) to a file
     #[arg(long, value_name = "PROOF", conflicts_with = "check")]
     pub certificate: Option<PathBuf>,

@@ -2,21 +2,18 @@
 
 use std::path::PathBuf;
 
-use answers::communicators::GroupShape;
+use answers::communicators::MemoryQuestion;
+use answers::question::values::one;
+use answers::sizes::Sizes;
+use answers::what_if::WhatIfQuestion;
 use clap::{Args, ValueEnum};
-use plan::Algorithm;
-use plan::cost::spread::MOST_CALLS;
-use plan::cost::{Calls, DataType, Registration};
 use planner::NcclVersion;
 use planner::settings::CtaPolicy;
-use program::{Protocol, Reduction};
-use topology::edit::{Edit, FailureKind};
+use topology::edit::Edit;
 
 use super::measured::MeasuredArguments;
-use super::nccl_tests::one;
 use super::{JobArguments, PreparationArguments, variable};
 use crate::numbers::within;
-use crate::sizes::{Collectives, Sizes, collectives, size, sizes};
 
 pub(crate) const COST_EXAMPLES: &str = "\
 Examples:
@@ -147,151 +144,30 @@ impl DiffArguments {
     }
 }
 
-/// What communicators take, instead of times.
-#[derive(Debug, Args)]
-pub(crate) struct MemoryArguments {
-    /// Show the memory, channels, connections and multicast slots of communicators that call the
-    /// collectives, instead of sizes
-    #[arg(long, conflicts_with_all = ["table", "algorithm", "protocol", "cta_policy", "profile"])]
-    pub memory: bool,
-    /// The job's communicators by ranks and the distance between them, such as 8,16:8 [default: one
-    /// of all ranks]
-    #[arg(
-        long,
-        value_name = "SIZE:STRIDE",
-        value_delimiter = ',',
-        requires = "memory"
-    )]
-    pub groups: Vec<GroupShape>,
-    /// All ranks of a communicator also send to each other
-    #[arg(long, requires = "memory")]
-    pub peers: bool,
-    /// GPU memory that is left for communicators
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "memory")]
-    pub gpu_memory: Option<u64>,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct CostArguments {
     #[command(flatten)]
     pub job: JobArguments,
-    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; all-to-all
-    /// and send-recv, which NCCL makes of transfers
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all-reduce")]
-    pub collective: Vec<Collectives>,
-    /// Message sizes: 64K, a list 1M,8M or a range 1K..8G
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
-    pub sizes: Vec<Sizes>,
-    /// Factor from one size of a range to the next
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = within::<u64>(2..=u64::MAX))]
-    pub factor: u64,
     #[command(flatten)]
-    pub calls: CallArguments,
+    pub question: MemoryQuestion,
     /// What collectives spare, as NCCL_CTA_POLICY and ncclConfig_t::CTAPolicy say: default,
     /// efficiency (thread blocks; registered buffers) or zero (all of them; symmetric windows)
     #[arg(long, value_name = "POLICY", value_parser = one::<CtaPolicy>)]
     pub cta_policy: Option<CtaPolicy>,
-    /// Choose among these algorithms only
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub algorithm: Vec<Algorithm>,
-    /// Choose among these protocols only
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub protocol: Vec<Protocol>,
     /// Cost profile with the model's constants (TOML) [default: the one of the version of NCCL]
     #[arg(long, alias = "cost-profile", value_name = "PROFILE")]
     pub profile: Option<PathBuf>,
     /// Print the built-in cost profile, to start another one from
     #[arg(long, exclusive = true)]
     pub built_in_profile: bool,
-    /// Show bandwidth and latency of every algorithm and protocol instead of sizes
-    #[arg(long)]
-    pub table: bool,
     #[command(flatten)]
     pub measured: MeasuredArguments,
-    #[command(flatten)]
-    pub memory: MemoryArguments,
+    /// Show the memory, channels, connections and multicast slots of communicators that call the
+    /// collectives, instead of sizes
+    #[arg(long, conflicts_with_all = ["table", "algorithm", "protocol", "cta_policy", "profile"])]
+    pub memory: bool,
     #[command(flatten)]
     pub form: FormArguments,
-}
-
-/// The type of elements, and how they are reduced.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct ElementArguments {
-    /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 fp8_e4m3 fp8_e5m2, or the names
-    /// of nccl-tests
-    #[arg(long = "type", value_name = "TYPE", default_value = "f32", value_parser = one::<DataType>)]
-    pub data_type: DataType,
-    /// How elements are reduced: sum prod min max avg mulsum
-    #[arg(long = "op", value_name = "OPERATION", default_value = "sum", value_parser = reduction)]
-    pub reduction: Reduction,
-}
-
-impl ElementArguments {
-    pub(crate) const fn calls(&self) -> Calls {
-        Calls {
-            data_type: self.data_type,
-            reduction: self.reduction,
-            ..Calls::ONE
-        }
-    }
-}
-
-/// The calls.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct CallArguments {
-    #[command(flatten)]
-    pub element: ElementArguments,
-    /// Equal calls in one group (ncclGroupStart, ncclGroupEnd), each of the size
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u32>(1..=u64::from(MOST_CALLS)))]
-    pub calls: u32,
-    /// How the buffers are registered: none, local (ncclCommRegister), or symmetric, as windows of
-    /// all ranks (ncclCommWindowRegister)
-    #[arg(long, value_name = "HOW", default_value = "none", value_parser = one::<Registration>)]
-    pub window: Registration,
-}
-
-impl CallArguments {
-    pub(crate) const fn calls(&self) -> Calls {
-        Calls {
-            number: self.calls,
-            registration: self.window,
-            ..self.element.calls()
-        }
-    }
-}
-
-fn reduction(text: &str) -> Result<Reduction, String> {
-    let known = Reduction::OF_NCCL.into_iter();
-    let mut known = known.filter(|it| it.name().eq_ignore_ascii_case(text));
-    known.next().ok_or_else(|| {
-        let names = Reduction::OF_NCCL.map(Reduction::name).join(" ");
-        format!("expected one of {names}")
-    })
-}
-
-/// Devices that may fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FailingDevice {
-    /// Each GPU
-    Gpu,
-    /// Each network port
-    Nic,
-    /// Each PCI switch, and the NVSwitches together
-    Switch,
-    /// One NVLink of every pair that has some, and all NVLinks of each GPU
-    Nvlink,
-}
-
-impl FailingDevice {
-    /// The failures of this class.
-    pub(crate) const fn kinds(&self) -> &'static [FailureKind] {
-        match self {
-            Self::Gpu => &[FailureKind::Gpu],
-            Self::Nic => &[FailureKind::Nic],
-            Self::Switch => &[FailureKind::Switch, FailureKind::NvSwitch],
-            Self::Nvlink => &[FailureKind::NvLink, FailureKind::GpuNvLinks],
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -299,19 +175,12 @@ impl FailingDevice {
 pub(crate) struct WhatIfArguments {
     #[command(flatten)]
     pub job: JobArguments,
-    /// Only these failures
-    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
-    pub only: Vec<FailingDevice>,
+    #[command(flatten)]
+    pub question: WhatIfQuestion,
     /// Stop after this time and report the failures examined so far; the exit status is 1 if some
     /// are missing
     #[arg(long, value_name = "SECONDS", value_parser = within::<u64>(1..=86_400))]
     pub time_limit: Option<u64>,
-    /// All-reduce sizes whose loss is predicted; the last one decides the order
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "64K,1G")]
-    pub sizes: Vec<Sizes>,
-    /// Also show the most that any schedule reaches after each failure (topo bound)
-    #[arg(long)]
-    pub bound: bool,
     #[command(flatten)]
     pub form: FormArguments,
 }
@@ -360,7 +229,12 @@ pub(crate) struct DiffArguments {
     #[arg(long, value_name = "LINK=SHARE", value_parser = degrade)]
     pub degrade_b: Vec<Edit>,
     /// Sizes for which choices are compared
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K..8G")]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        value_delimiter = ',',
+        default_value = "1K..8G"
+    )]
     pub sizes: Vec<Sizes>,
     /// What to print
     #[arg(long, value_enum, default_value_t = DiffFormat::Text)]

@@ -1,9 +1,9 @@
 //! The arguments of `topo expect`.
 
+use answers::expect::ExpectQuestion;
 use clap::{Args, ValueEnum};
 
 use super::JobArguments;
-use crate::sizes::{Collectives, Sizes, collectives, sizes};
 
 pub(crate) const EXPECT_EXAMPLES: &str = "\
 Examples:
@@ -42,12 +42,8 @@ pub(crate) enum ExpectFormat {
 pub(crate) struct ExpectArguments {
     #[command(flatten)]
     pub job: JobArguments,
-    /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all-reduce")]
-    pub collective: Vec<Collectives>,
-    /// Message sizes: 64M, a list 1G,8G or a range 256M..8G
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "256M..8G")]
-    pub sizes: Vec<Sizes>,
+    #[command(flatten)]
+    pub question: ExpectQuestion,
     /// What to print
     #[arg(long, value_enum, default_value_t = ExpectFormat::Text)]
     format: ExpectFormat,

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use answers::cost::ElementOptions;
 use anyhow::{Result, bail};
 use clap::Args;
 
 use super::JobArguments;
-use super::compare::{ElementArguments, FormArguments};
+use super::compare::FormArguments;
 use super::measured::MeasuredArguments;
 
 pub(crate) const EXPORT_EXAMPLES: &str = "\
@@ -46,7 +47,7 @@ pub(crate) struct ExportArguments {
     #[command(flatten)]
     pub measured: MeasuredArguments,
     #[command(flatten)]
-    pub element: ElementArguments,
+    pub element: ElementOptions,
     #[command(flatten)]
     pub form: FormArguments,
 }

@@ -7,7 +7,8 @@ use program::Collective;
 
 use super::compare::FormArguments;
 use crate::numbers::within;
-use crate::sizes;
+use answers::names;
+use program::size;
 
 pub(crate) const FABRIC_EXAMPLES: &str = "\
 Examples:
@@ -43,10 +44,10 @@ pub(crate) struct FabricArguments {
     #[arg(long, value_name = "FILE")]
     pub topology: Option<PathBuf>,
     /// The collective that is simulated
-    #[arg(long, value_name = "NAME", value_parser = sizes::collective, default_value = "all-reduce")]
+    #[arg(long, value_name = "NAME", value_parser = names::collective, default_value = "all-reduce")]
     pub collective: Collective,
     /// The size that is simulated
-    #[arg(long, value_name = "SIZE", value_parser = sizes::size, default_value = "256M")]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "256M")]
     pub size: u64,
     /// Bandwidth of the ports of a leaf switch over that of its uplinks [default: that of the
     /// fabric file, or 2]

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use answers::cost::CallOptions;
+use answers::sizes::Sizes;
 use clap::{Args, ValueEnum};
 
-use super::compare::{CallArguments, FormArguments};
+use super::compare::FormArguments;
 use super::{HostsArguments, RanksArguments, variable};
 use crate::numbers::within;
-use crate::sizes::{Sizes, sizes};
 
 pub(crate) const NCCL_CHECK_EXAMPLES: &str = "\
 Examples:
@@ -61,13 +62,18 @@ pub(crate) struct NcclCheckArguments {
     #[arg(long, value_name = "LIBRARY")]
     pub tuner: Option<PathBuf>,
     /// Message sizes that NCCL is asked about; ranges double
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "1K,8K,64K,512K,4M,32M,256M")]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        value_delimiter = ',',
+        default_value = "1K,8K,64K,512K,4M,32M,256M"
+    )]
     pub sizes: Vec<Sizes>,
     /// Let all ranks send to each other, and compare the channels between them
     #[arg(long)]
     pub peers: bool,
     #[command(flatten)]
-    pub calls: CallArguments,
+    pub calls: CallOptions,
     /// Set one of NCCL's variables, for NCCL and for the plan (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,

@@ -1,8 +1,5 @@
 //! Options of nccl-tests that `topo run` has no use for: it says what to use instead.
 
-use std::fmt::Display;
-use std::str::FromStr;
-
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 /// An option that only nccl-tests has.
@@ -160,14 +157,6 @@ fn accept(option: &OtherOption, text: &str) -> Result<String, &'static str> {
     match option.accepted.contains(&text) {
         true => Ok(text.to_owned()),
         false => Err(option.instead),
-    }
-}
-
-/// Reads one type or operation; nccl-tests also takes `all`.
-pub(crate) fn one<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    match text {
-        "all" => Err("a run has one; expected its name, and the command in a loop for all".into()),
-        text => text.parse().map_err(|error: T::Err| error.to_string()),
     }
 }
 

@@ -6,7 +6,7 @@ use program::{Collective, Schedule, Transfer};
 use super::compare::FormArguments;
 use super::{JobArguments, schedule, transfer};
 use crate::numbers::within;
-use crate::sizes;
+use answers::names;
 
 pub(crate) const PROGRAM_EXAMPLES: &str = "\
 Examples:
@@ -30,7 +30,7 @@ pub(crate) struct ProgramArguments {
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=4096))]
     pub ranks: Option<u32>,
     /// The collective
-    #[arg(long, value_parser = sizes::collective)]
+    #[arg(long, value_parser = names::collective)]
     pub collective: Collective,
     /// The algorithm [default: the first that writes the collective, mostly ring]
     #[arg(long, visible_alias = "schedule", value_parser = schedule())]

@@ -9,7 +9,7 @@ use super::Variables;
 use super::compare::FormArguments;
 use super::machine::AssumeArguments;
 use crate::numbers::within;
-use crate::sizes;
+use answers::names;
 
 pub(crate) const RESULTS_EXAMPLES: &str = "\
 Examples:
@@ -53,7 +53,7 @@ pub(crate) struct ResultsArguments {
     #[arg(long, requires = "topology")]
     pub nvlink_domain: bool,
     /// The collective of tables whose program the file does not name
-    #[arg(long, value_name = "NAME", value_parser = sizes::collective)]
+    #[arg(long, value_name = "NAME", value_parser = names::collective)]
     pub collective: Option<Collective>,
     /// Predict with the constants of this cost profile (TOML) [default: those of NCCL's version]
     #[arg(long, value_name = "PROFILE", requires = "topology")]

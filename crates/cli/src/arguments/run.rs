@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::Variables;
 use super::compare::{FormArguments, TextOrJson};
 use super::join::JoinArguments;
-use super::nccl_tests::{NcclTestsArguments, check, one, root};
+use super::nccl_tests::{NcclTestsArguments, check, root};
 use crate::numbers::within;
-use crate::sizes::size;
+use answers::question::values::one;
+use program::size::parse as size;
 
 pub(crate) const RUN_EXAMPLES: &str = "\
 Examples:

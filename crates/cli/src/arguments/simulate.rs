@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
+use answers::simulate::SimulateQuestion;
 use clap::{Args, ValueEnum};
-use program::{Collective, ElementType, Protocol, Schedule, Transfer};
+use program::size;
 
 use super::compare::FormArguments;
 use super::measured::MeasuredArguments;
-use super::nccl_tests::one;
 use super::{JobArguments, schedule, transfer};
 use crate::numbers::within;
-use crate::sizes;
 
 pub(crate) const SIMULATE_EXAMPLES: &str = "\
 Examples:
@@ -33,7 +32,13 @@ explains its keys and the rules of the clock. The same job always gives the same
 Exit status: 0 when the job was simulated, 2 when it cannot be or the command line is wrong.";
 
 #[derive(Debug, Args)]
-#[command(mut_arg("files", |files| files.required(false).required_unless_present("ranks").conflicts_with("ranks")))]
+#[command(
+    mut_arg("files", |it| it.required(false).required_unless_present("ranks").conflicts_with("ranks")),
+    mut_arg("collective", |it| it.required(false).required_unless_present("top_k")),
+    mut_arg("size", |it| it.required(false).required_unless_present("top_k")),
+    mut_arg("algorithm", |it| it.value_parser(schedule())),
+    mut_arg("transfer", |it| it.value_parser(transfer())),
+)]
 pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub job: JobArguments,
@@ -46,14 +51,17 @@ pub(crate) struct SimulateArguments {
     #[command(flatten)]
     pub measured: MeasuredArguments,
     #[command(flatten)]
-    pub run: SimulatedRun,
-    #[command(flatten)]
-    pub tokens: TokenArguments,
+    pub question: Option<SimulateQuestion>,
+    /// Write a trace for Perfetto or Chrome: every step and network transfer
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Links that the page shows, the busiest first
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub links: usize,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub tokens: TokenArguments,
 }
 
 /// Tokens that go to experts, instead of a collective.
@@ -71,7 +79,7 @@ pub(crate) struct TokenArguments {
     )]
     pub top_k: Option<u32>,
     /// Bytes of a token: hidden size times bytes of an element
-    #[arg(long, value_name = "SIZE", requires = "top_k", value_parser = sizes::size)]
+    #[arg(long, value_name = "SIZE", requires = "top_k", value_parser = size::parse)]
     pub token_bytes: Option<u64>,
     /// Tokens of each rank, which need all experts equally often
     #[arg(
@@ -102,39 +110,4 @@ pub(crate) enum TokenSchedule {
     AllToAll,
     /// Once to each NVLink domain, and on over NVLink
     TwoStage,
-}
-
-/// A collective to run on the virtual clock.
-#[derive(Debug, Args)]
-pub(crate) struct SimulatedRun {
-    /// The collective
-    #[arg(long, value_name = "NAME", value_parser = sizes::collective, required_unless_present = "top_k")]
-    pub collective: Option<Collective>,
-    /// Size of the message, bytes; of the larger side where a collective gathers or scatters
-    #[arg(short, long, value_name = "SIZE", value_parser = sizes::size, required_unless_present = "top_k")]
-    pub size: Option<u64>,
-    /// The algorithm [default: what NCCL takes, ring or tree; without a plan ring]
-    #[arg(long, value_name = "NAME", value_parser = schedule())]
-    pub algorithm: Option<Schedule>,
-    /// The protocol: LL, LL128, Simple [default: what NCCL takes; without a plan Simple]
-    #[arg(long, value_name = "NAME")]
-    pub protocol: Option<Protocol>,
-    /// How a mesh moves data [default: fifo; for nvls direct]
-    #[arg(long, value_name = "NAME", value_parser = transfer())]
-    pub transfer: Option<Transfer>,
-    /// Use at most N channels [default: as many as NCCL; without a plan 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub channels: Option<u16>,
-    /// Type of the elements
-    #[arg(short = 'd', long = "type", value_name = "TYPE", default_value = "f32", value_parser = one::<ElementType>)]
-    pub element: ElementType,
-    /// The root
-    #[arg(short, long, value_name = "RANK", default_value_t = 0)]
-    pub root: u32,
-    /// Run every rank, also those that do the same as others
-    #[arg(long)]
-    pub every_rank: bool,
-    /// Write a trace for Perfetto or Chrome: every step and network transfer
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
 }

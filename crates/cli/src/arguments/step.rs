@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::JobArguments;
 use super::training::TrainingArguments;
 use crate::numbers::within;
-use crate::sizes;
+use program::size;
 
 pub(crate) const STEP_EXAMPLES: &str = "\
 Examples:
@@ -103,7 +103,7 @@ pub(crate) struct StepArguments {
     #[arg(long, value_name = "LIST", requires = "dir")]
     pub nodes: Option<String>,
     /// Memory that each GPU has for communicators
-    #[arg(long, value_name = "SIZE", value_parser = sizes::size)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub gpu_memory: Option<u64>,
     /// Kinds of calls that the page shows, those that take most time first
     #[arg(long, value_name = "N", default_value_t = 20)]

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use answers::tune::TuneQuestion;
 use clap::{Args, ValueEnum};
 
 use super::JobArguments;
-use crate::sizes::{Collectives, Sizes, collectives, size, sizes};
 
 pub(crate) const TUNE_EXAMPLES: &str = "\
 Examples:
@@ -43,16 +43,8 @@ pub(crate) enum TuneFormat {
 pub(crate) struct TuneArguments {
     #[command(flatten)]
     pub job: JobArguments,
-    /// Collectives whose gains are shown: all-reduce, all-gather, reduce-scatter, broadcast,
-    /// reduce, or all
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = collectives, default_value = "all")]
-    pub collective: Vec<Collectives>,
-    /// Message sizes whose gains are shown: 64M, a list 32K,1G or a range 4K..8G, which grows by 8
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes, default_value = "4K..8G")]
-    pub sizes: Vec<Sizes>,
-    /// Messages below this size may become slower: for jobs that have none
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1K")]
-    pub from: u64,
+    #[command(flatten)]
+    pub question: TuneQuestion,
     /// Take times from this cost profile, which topo expect --results --fit wrote; NCCL still
     /// chooses by its own constants
     #[arg(long, value_name = "TOML")]

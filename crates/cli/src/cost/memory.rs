@@ -1,6 +1,5 @@
 //! `topo cost --memory`: what communicators allocate.
 
-use answers::communicators::MemoryQuestion;
 use answers::{head, report};
 use anyhow::{Result, bail};
 use pages::{Field, Tone};
@@ -29,13 +28,7 @@ pub(super) fn run(
     let given = read_settings(&arguments.job.variables, environment, output)?;
     let job: Job = job::job(machines, &arguments.job, environment, output)?;
     let planned = job::plan_job(&job, &given, output)?;
-    let question = MemoryQuestion {
-        calls: super::question(arguments)?,
-        peers: arguments.memory.peers,
-        groups: arguments.memory.groups.clone(),
-        room: arguments.memory.gpu_memory.unwrap_or(0),
-    };
-    let answer = answers::communicators::communicators(&job, &planned, &question)?;
+    let answer = answers::communicators::communicators(&job, &planned, &arguments.question)?;
     output.text = match arguments.form.format() {
         TextOrJson::Text => {
             let mut page = answer.page();

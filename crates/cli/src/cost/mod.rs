@@ -4,8 +4,8 @@ mod memory;
 
 use std::path::Path;
 
-use answers::cost::{CostQuestion, PricedJob};
-use anyhow::{Context, Result, anyhow, bail};
+use answers::cost::PricedJob;
+use anyhow::{Context, Result, bail};
 use planner::Job;
 use planner::cost::CostProfile;
 use planner::cost::profile::built_in_toml;
@@ -14,7 +14,6 @@ use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::settings::read_settings;
-use crate::sizes;
 use crate::sources::{self, Sources};
 use crate::{job, measured};
 use answers::report;
@@ -32,29 +31,16 @@ pub(crate) fn run(
         output.text = built_in_toml(version).to_owned();
         return Ok(());
     }
-    if arguments.memory.memory {
+    if arguments.memory {
         return memory::run(arguments, environment, output);
     }
     let (job, notes) = read(arguments, environment, output)?;
-    let answer = job.ask(&question(arguments)?)?;
+    let answer = job.ask(&arguments.question.calls)?;
     output.text = match arguments.form.format() {
         TextOrJson::Text => answer.page().notices(&notes).text(environment.look()),
         TextOrJson::Json => report::json(&answer)?,
     };
     Ok(())
-}
-
-fn question(arguments: &CostArguments) -> Result<CostQuestion> {
-    let sizes =
-        sizes::expand(&arguments.sizes, arguments.factor).map_err(|problem| anyhow!(problem))?;
-    Ok(CostQuestion {
-        collectives: sizes::each_once(&arguments.collective),
-        sizes,
-        calls: arguments.calls.calls(),
-        algorithms: arguments.algorithm.clone(),
-        protocols: arguments.protocol.clone(),
-        table: arguments.table,
-    })
 }
 
 /// The job, and what is odd about its settings.

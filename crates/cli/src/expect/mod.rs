@@ -1,10 +1,10 @@
 //! `topo expect`: what nccl-tests should measure on a healthy machine, and files that check it.
 
-use answers::cost::{CostQuestion, PricedJob};
+use answers::cost::PricedJob;
 use answers::expect::ExpectReport;
 use answers::expect::files::AcceptanceFile;
 use answers::report;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use planner::Job;
 
 use crate::arguments::expect::{ExpectArguments, ExpectFormat};
@@ -12,7 +12,6 @@ use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
 use crate::settings::read_settings;
-use crate::sizes;
 use crate::sources::{self, Sources};
 
 pub(crate) fn run(
@@ -20,23 +19,18 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let expanded = sizes::expand(&arguments.sizes, 2);
-    let question = CostQuestion {
-        collectives: sizes::each_once(&arguments.collective),
-        sizes: expanded.map_err(|problem| anyhow!(problem))?,
-        ..CostQuestion::default()
-    };
+    let question = &arguments.question;
     let mut notes = Vec::new();
     let answer = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, plan) => {
-            ExpectReport::of(PricedJob::of_plan(name, plan)?, None, &question)?
+            ExpectReport::of(PricedJob::of_plan(name, plan)?, None, question)?
         }
         Sources::Machines(machines) => {
             let settings = read_settings(&arguments.job.variables, environment, output)?;
             let job: Job = job::job(machines, &arguments.job, environment, output)?;
             let planned = job::plan_job(&job, &settings, output)?;
             notes.extend(answers::head::notes(&settings));
-            ExpectReport::of(PricedJob::of(&planned, None), Some(&planned), &question)?
+            ExpectReport::of(PricedJob::of(&planned, None), Some(&planned), question)?
         }
     };
     output.text = match arguments.format() {

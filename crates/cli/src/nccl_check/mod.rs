@@ -12,6 +12,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use answers::sizes::Sizes;
 use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::job::{CONNECTS_LATE, Job, JobHost, NoAnswer, RESERVED};
 use nccl_binary::message::{Network, Request};
@@ -301,7 +302,7 @@ impl Asked {
 
 /// The message sizes that NCCL is asked about, bytes.
 fn sizes(arguments: &NcclCheckArguments) -> Result<Vec<u64>> {
-    let all = crate::sizes::expand(&arguments.sizes, FACTOR)
+    let all = answers::sizes::expand(&arguments.sizes, FACTOR, Sizes::USUAL)
         .map_err(|error| anyhow!("--sizes: {error}"))?;
     match all.last() {
         Some(last) if *last > LARGEST => {

@@ -8,7 +8,7 @@ use crate::arguments::run::{BufferOwner, CalibrateArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Steps;
-use crate::sizes;
+use program::size;
 
 /// Measures and prints or writes the profile.
 pub(crate) fn run(
@@ -26,7 +26,7 @@ pub(crate) fn run(
     };
     let mut progress = Steps::new(environment, wanted.sizes());
     let profile = wanted.measure(network::print_log, &mut |what, bytes| {
-        progress.show(&format!("{what}, {}", sizes::short(bytes)));
+        progress.show(&format!("{what}, {}", size::short(bytes)));
     })?;
     output.write(profile.to_toml()?, arguments.output.as_deref())
 }

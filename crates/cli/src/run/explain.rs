@@ -5,8 +5,8 @@ use bench::{RunReport, RunRow};
 
 use super::table::in_words;
 use crate::render::{Look, or_dash};
-use crate::sizes;
 use pages::Table;
+use program::size;
 
 const HEADERS: [&str; 9] = [
     ">size",
@@ -38,7 +38,7 @@ pub(super) fn section(report: &RunReport, look: Look) -> String {
     for row in &report.rows {
         for (at, cells) in lines(row).enumerate() {
             let size = match at {
-                0 => sizes::short(row.bytes),
+                0 => size::short(row.bytes),
                 _ => String::new(),
             };
             let cells = [vec![size], cells].concat();

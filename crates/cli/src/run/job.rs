@@ -17,7 +17,9 @@ use crate::input::Source;
 use crate::job;
 use crate::output::Output;
 use crate::settings::read_settings;
-use crate::sizes;
+use answers::names;
+use answers::sizes;
+use program::size;
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 4 << 20;
@@ -41,7 +43,7 @@ const EXPLAINED: usize = 4;
 /// The file, if there is one, and the collective.
 fn what(arguments: &RunArguments) -> Result<(Option<PathBuf>, Collective)> {
     let (file, collective) = match arguments.what.as_slice() {
-        [file] if Path::new(file).exists() && sizes::collective(file).is_err() => {
+        [file] if Path::new(file).exists() && names::collective(file).is_err() => {
             bail!(
                 "{file} is given without a collective; expected it behind the file, such as topo run {file} all-reduce"
             )
@@ -50,7 +52,7 @@ fn what(arguments: &RunArguments) -> Result<(Option<PathBuf>, Collective)> {
         [file, collective] => (Some(PathBuf::from(file)), collective),
         _ => bail!("expected a collective, and before it a file or --ranks N"),
     };
-    let collective = sizes::collective(collective).map_err(|problem| anyhow!(problem))?;
+    let collective = names::collective(collective).map_err(|problem| anyhow!(problem))?;
     Ok((file, collective))
 }
 
@@ -274,8 +276,8 @@ fn sizes_of(arguments: &RunArguments) -> Result<Vec<u64>> {
     if all.is_empty() {
         bail!(
             "--begin {} is more than --end {}; expected the smaller size first",
-            sizes::short(arguments.begin),
-            sizes::short(arguments.end)
+            size::short(arguments.begin),
+            size::short(arguments.end)
         );
     }
     Ok(all)

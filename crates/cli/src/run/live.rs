@@ -15,8 +15,8 @@ use crate::exit;
 use crate::output::Output;
 use crate::progress::Steps;
 use crate::render::Look;
-use crate::sizes;
 use answers::report;
+use program::size;
 
 /// The knowledge of the printing rank, and how it prints it.
 pub(super) struct Live<'a> {
@@ -63,7 +63,7 @@ impl<'a> Live<'a> {
                 if let Some(head) = self.head.take() {
                     self.print(&head);
                 }
-                self.steps.show(&sizes::short(bytes));
+                self.steps.show(&size::short(bytes));
             }
             Event::Row(row) => {
                 self.steps.clear();

@@ -9,7 +9,7 @@ use executor::Choice;
 use program::Transfer;
 
 use crate::render::{Look, or_dash};
-use crate::sizes::algorithms;
+use answers::names::algorithms;
 
 /// Spaces before a row.
 const INDENT: usize = 2;

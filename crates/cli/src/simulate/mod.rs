@@ -8,11 +8,10 @@ use std::path::Path;
 use answers::report;
 use answers::simulate::{SimulateError, SimulateQuestion, planned, saved, without_plan};
 use anyhow::{Context, Result, anyhow, bail};
-use program::Collective;
 use simulator::Fabric;
 
 use crate::arguments::compare::TextOrJson;
-use crate::arguments::simulate::{SimulateArguments, SimulatedRun};
+use crate::arguments::simulate::SimulateArguments;
 use crate::environment::Environment;
 use crate::job;
 use crate::measured;
@@ -31,11 +30,8 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    if let Some(path) = &arguments.run.trace {
+    if let Some(path) = &arguments.trace {
         output::refuse_overwriting(path, &arguments.job.hosts.files)?;
-    }
-    if arguments.run.collective == Some(Collective::SendRecv) {
-        bail!(SimulateError::Transfer);
     }
     let fabric = match &arguments.fabric {
         Some(file) => read_fabric(file)?,
@@ -44,7 +40,13 @@ pub(crate) fn run(
     if let Some(top_k) = arguments.tokens.top_k {
         return experts::run(arguments, top_k, &fabric, environment, output);
     }
-    let question = arguments.run.question()?;
+    let Some(asked) = &arguments.question else {
+        bail!("--collective and --size are missing; expected both");
+    };
+    let question = SimulateQuestion {
+        spans: arguments.trace.as_ref().map_or(0, |_| TRACE_SPANS),
+        ..asked.clone()
+    };
     let done = match arguments.ranks {
         Some(ranks) => {
             let _progress = Progress::new(environment, "simulating");
@@ -71,7 +73,7 @@ pub(crate) fn run(
         }
     };
     output.warnings.extend_from_slice(&done.notes);
-    if let Some(path) = &arguments.run.trace {
+    if let Some(path) = &arguments.trace {
         output::write(path, &(trace::perfetto(&done)? + "\n"))?;
         let left_out = done.simulated.outcome.spans_left_out;
         if left_out > 0 {
@@ -95,25 +97,6 @@ fn in_words(error: SimulateError) -> anyhow::Error {
             "--ranks without a plan needs the ports' rate: `[network]` with `port-gbps` in the fabric file"
         ),
         error => error.into(),
-    }
-}
-
-impl SimulatedRun {
-    fn question(&self) -> Result<SimulateQuestion> {
-        let (Some(collective), Some(size)) = (self.collective, self.size) else {
-            bail!("--collective and --size are missing; expected both");
-        };
-        Ok(SimulateQuestion {
-            algorithm: self.algorithm,
-            protocol: self.protocol,
-            transfer: self.transfer,
-            channels: self.channels,
-            element: self.element,
-            root: self.root,
-            every_rank: self.every_rank,
-            spans: if self.trace.is_some() { TRACE_SPANS } else { 0 },
-            ..SimulateQuestion::of(collective, size)
-        })
     }
 }
 

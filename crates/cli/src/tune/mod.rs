@@ -4,10 +4,10 @@
 pub(crate) mod check;
 
 use answers::report;
-use answers::tune::{TuneQuestion, TuneReport, WrittenFiles, tune};
-use anyhow::{Result, anyhow, bail};
+use answers::tune::{TuneReport, WrittenFiles, tune};
+use anyhow::{Result, bail};
 use plan::cost::Calls;
-use planner::Job;
+use planner::{Job, Settings};
 
 use crate::arguments::tune::{TuneArguments, TuneFormat};
 use crate::environment::Environment;
@@ -15,21 +15,17 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::{read_settings, warn_of_doubtful};
 use crate::sources::{self, Sources};
-use crate::{cost, export, job, linux, pictures, sizes};
-
-/// The next size of a range.
-const FACTOR: u64 = 8;
+use crate::{cost, export, job, linux, pictures};
 
 pub(crate) fn run(
     arguments: &TuneArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let question = question(arguments, environment, output)?;
-    let job = question.job.clone();
+    let (job, settings) = job_to_tune(arguments, environment, output)?;
     let mut answer = {
         let _progress = Progress::new(environment, "trying settings and rings");
-        tune(question)?
+        tune(job.clone(), &settings, &arguments.question)?
     };
     answer.asks_for_files = arguments.dir.is_some();
     if let (Some(dir), None) = (&arguments.dir, &answer.proposal) {
@@ -52,12 +48,11 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn question(
+fn job_to_tune(
     arguments: &TuneArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<TuneQuestion> {
-    let sizes = sizes::expand(&arguments.sizes, FACTOR).map_err(|problem| anyhow!(problem))?;
+) -> Result<(Job, Settings)> {
     let machines = match sources::read(&arguments.job, output)? {
         Sources::Plan(name, _) => {
             bail!(
@@ -77,13 +72,7 @@ fn question(
         ..job::job(machines, &arguments.job, environment, output)?
     };
     warn_of_doubtful(&job, &settings, output);
-    Ok(TuneQuestion {
-        job,
-        settings,
-        collectives: sizes::each_once(&arguments.collective),
-        sizes,
-        from: arguments.from,
-    })
+    Ok((job, settings))
 }
 
 /// The page with pictures of the machine under the proposal.

@@ -4,15 +4,15 @@ mod work;
 
 use std::time::Duration;
 
-use answers::what_if::{WhatIfQuestion, failures_of};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 
-use crate::arguments::compare::{FailingDevice, TextOrJson, WhatIfArguments};
+use crate::arguments::compare::{TextOrJson, WhatIfArguments};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
 use crate::settings::{read_settings, warn_of_doubtful};
-use crate::{sizes, sources};
+use crate::sources;
+use work::Asked;
 
 /// Plans the job once for each failure of its first host.
 pub(crate) fn run(
@@ -29,27 +29,18 @@ pub(crate) fn run(
         output,
     )?;
     warn_of_doubtful(&job, &settings, output);
-    let sizes = sizes::expand(&arguments.sizes, 2).map_err(|problem| anyhow!(problem))?;
     if job.hosts.is_empty() {
         bail!("the job has no hosts; expected at least one");
     }
-    let kinds: Vec<_> = arguments
-        .only
-        .iter()
-        .flat_map(FailingDevice::kinds)
-        .copied()
-        .collect();
-    let again = arguments.bound.then(|| job.clone());
-    let asked = WhatIfQuestion {
-        failures: failures_of(&job, &kinds),
+    let asked = Asked {
+        question: arguments.question.clone(),
         job,
         settings,
-        sizes,
         differences: arguments.form.format() == TextOrJson::Json,
     };
     let limit = arguments.time_limit.map(Duration::from_secs);
     let planned = work::work(asked, limit, environment, output)?;
-    let answer = planned.finish(again.as_ref());
+    let answer = planned.finish();
     output.differs = answer.left_out.is_some();
     output.text = match arguments.form.format() {
         TextOrJson::Text => answer.page(arguments.time_limit).text(environment.look()),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use answers::what_if::{PlannedFailures, WhatIfQuestion};
 use anyhow::{Context, Result, bail};
 use planner::what_if::FailureOutcome;
+use planner::{Job, Settings};
 
 use crate::environment::Environment;
 use crate::output::Output;
@@ -18,6 +19,15 @@ const STACK: usize = 16 << 20;
 
 /// Most results that the thread is ahead, so that the progress shown is true.
 const WAITING: usize = 16;
+
+/// What the thread plans.
+pub(super) struct Asked {
+    pub question: WhatIfQuestion,
+    pub job: Job,
+    pub settings: Settings,
+    /// Whether every difference of the plans is wanted.
+    pub differences: bool,
+}
 
 /// A report of the thread.
 enum News {
@@ -32,14 +42,14 @@ enum News {
 /// # Errors
 /// The job cannot be planned, or not within the time limit.
 pub(super) fn work(
-    asked: WhatIfQuestion,
+    asked: Asked,
     limit: Option<Duration>,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<PlannedFailures> {
     let until = limit.map(|limit| Instant::now() + limit);
     let progress = Progress::new(environment, "planning");
-    let all = asked.failures.len();
+    let all = asked.question.failures(&asked.job).len();
     let (sender, news) = sync_channel(WAITING);
     let thread = thread::Builder::new().name("what-if".to_owned());
     let thread = thread
@@ -92,8 +102,9 @@ fn next(news: &Receiver<News>, until: Option<Instant>) -> Result<News, RecvTimeo
 }
 
 /// Plans one failure after the other, until nobody receives the results.
-fn each(asked: WhatIfQuestion, news: &SyncSender<News>) -> Result<()> {
-    let (answer, outcomes) = asked.begin()?;
+fn each(asked: Asked, news: &SyncSender<News>) -> Result<()> {
+    let question = &asked.question;
+    let (answer, outcomes) = question.begin(asked.job, &asked.settings, asked.differences)?;
     if news.send(News::Whole(Box::new(answer))).is_err() {
         return Ok(());
     }

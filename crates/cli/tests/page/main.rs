@@ -41,6 +41,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let trials = vec![
         Trial::test("plans_of_the_program", || Ok(plans_of_the_program()?)),
+        Trial::test("every_field_is_asked", || {
+            Ok(questions::every_field_is_asked()?)
+        }),
         Trial::test("answers_of_the_program", || {
             Ok(questions::answers_of_the_program(40)?)
         }),

@@ -3,6 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
+use answers::bound::BoundQuestion;
+use answers::communicators::MemoryQuestion;
+use answers::cost::CostQuestion;
+use answers::expect::ExpectQuestion;
+use answers::simulate::SimulateQuestion;
+use answers::tune::TuneQuestion;
+use answers::what_if::WhatIfQuestion;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use proptest::strategy::ValueTree;
@@ -204,6 +211,94 @@ fn files(question: Value) -> Value {
     json!({ "do": "files", "question": question })
 }
 
+/// Questions that name all their fields, each with the command and the options that ask the same,
+/// and the options that the question has.
+fn every_field() -> Vec<(Value, &'static str, &'static str, clap::Command)> {
+    fn options<T: clap::Args>() -> clap::Command {
+        T::augment_args(clap::Command::new("all"))
+    }
+    vec![
+        (
+            json!({
+                "ask": "cost", "collectives": ["all", "all-to-all"], "sizes": ["1K..1M", 3000], "factor": 4,
+                "type": "bf16", "op": "avg", "calls": 2, "window": "local",
+                "algorithms": ["ring", "tree"], "protocols": ["simple"], "table": true,
+            }),
+            "cost",
+            "--collective all,all-to-all --sizes 1K..1M,3000 --factor 4 --type bf16 --op avg --calls 2 \
+             --window local --algorithm ring,tree --protocol simple --table",
+            options::<CostQuestion>(),
+        ),
+        (
+            json!({
+                "ask": "memory", "collectives": ["all-reduce"], "sizes": ["1M"], "factor": 2,
+                "type": "f16", "op": "max", "calls": 3, "window": "symmetric",
+                "groups": ["2", "1:2"], "peers": true, "gpu_memory": 1 << 30,
+            }),
+            "cost --memory",
+            "--collective all-reduce --sizes 1M --factor 2 --type f16 --op max --calls 3 \
+             --window symmetric --groups 2,1:2 --peers --gpu-memory 1G",
+            options::<MemoryQuestion>().mut_args(|it| match it.get_id().as_str() {
+                // The program refuses them beside --memory, and JSON has no such fields.
+                "table" | "algorithm" | "protocol" => it.hide(true),
+                _ => it,
+            }),
+        ),
+        (
+            json!({ "ask": "bound", "collective": "all-gather", "links": "all", "rails": true }),
+            "bound",
+            "--collective all-gather --links all --rails",
+            options::<BoundQuestion>(),
+        ),
+        (
+            json!({ "ask": "expect", "collectives": ["AllGather"], "sizes": ["64M..1G"] }),
+            "expect",
+            "--collective all-gather --sizes 64M..1G",
+            options::<ExpectQuestion>(),
+        ),
+        (
+            json!({
+                "ask": "simulate", "collective": "broadcast", "size": 100_000, "algorithm": "ring",
+                "protocol": "ll", "transfer": "fifo", "channels": 2, "type": "f64", "root": 1,
+                "every_rank": true,
+            }),
+            "simulate",
+            "--collective broadcast --size 100000 --algorithm ring --protocol ll --transfer fifo \
+             --channels 2 --type f64 --root 1 --every-rank",
+            options::<SimulateQuestion>(),
+        ),
+        (
+            json!({ "ask": "what-if", "only": ["nvlink"], "sizes": ["1M", "1G"], "bound": true }),
+            "what-if",
+            "--only nvlink --sizes 1M,1G --bound",
+            options::<WhatIfQuestion>(),
+        ),
+        (
+            json!({ "ask": "tune", "collectives": ["reduce"], "sizes": ["1M"], "from": 4096 }),
+            "tune",
+            "--collective reduce --sizes 1M --from 4K",
+            options::<TuneQuestion>(),
+        ),
+    ]
+}
+
+/// The questions of [`every_field`] name every option that they have.
+pub(crate) fn every_field_is_asked() -> Result<(), String> {
+    for (question, command, given, has) in every_field() {
+        let given: Vec<&str> = given.split(' ').collect();
+        let fields = question.as_object().map_or(0, serde_json::Map::len);
+        let options = has.get_arguments().filter(|it| !it.is_hide_set());
+        let options: Vec<String> = options
+            .filter_map(|it| Some(format!("--{}", it.get_long()?)))
+            .collect();
+        let lacking = options.iter().find(|it| !given.contains(&it.as_str()));
+        if lacking.is_some() || fields != options.len() + 1 {
+            return Err(format!("{command}: {lacking:?}, {fields} fields of JSON"));
+        }
+    }
+    Ok(())
+}
+
 /// The questions about one job, each with the arguments that ask the program.
 fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Value, Vec<String>)> {
     let about = |question: Value| json!({ "do": "ask", "job": job, "question": question });
@@ -248,10 +343,12 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
             about(json!({ "ask": "settings" })),
             ask("plan", &["--check-settings"]),
         ));
-        all.push((
-            about(json!({ "ask": "simulate", "collective": "all-reduce", "size": 1 << 20 })),
-            ask("simulate", &["--collective", "all-reduce", "--size", "1M"]),
-        ));
+        for (question, command, given, _) in every_field() {
+            let mut words = command.split(' ');
+            let command = words.next().unwrap_or_default();
+            let given: Vec<&str> = words.chain(given.split(' ')).collect();
+            all.push((about(question), ask(command, &given)));
+        }
     }
     // Paths and findings are those of the machine as it is.
     if drawn.hosts == 1 && drawn.gpus.is_empty() && drawn.without.is_empty() && drawn.is_plain() {

@@ -1,6 +1,7 @@
 //! The capacity graph of a job: equal hosts once, and the network that joins them.
 
 use crate::JsonSchema;
+use program::named;
 use serde::{Deserialize, Serialize};
 
 use super::bounded::{MOST, bounded_list};
@@ -22,6 +23,11 @@ pub enum LinkSet {
     /// Every link and every turn.
     All,
 }
+
+named!(LinkSet, "set of links", |known, text| known.name().eq_ignore_ascii_case(text), {
+    Rules = "rules",
+    All = "all",
+});
 
 /// The links of a job with their bandwidths.
 ///

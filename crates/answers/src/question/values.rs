@@ -1,0 +1,100 @@
+//! Values of questions, as people write them on the command line and as JSON.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use program::{Collective, Reduction};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::names::collective;
+
+/// A parser of a whole number within a range.
+pub fn within<N: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<N, String> + Clone {
+    move |text| {
+        let number = text.parse::<u64>().ok().filter(|it| range.contains(it));
+        number.and_then(|it| N::try_from(it).ok()).ok_or_else(|| {
+            let (first, last) = (range.start(), range.end());
+            match *last {
+                u64::MAX => format!("expected a whole number, {first} or more"),
+                _ => format!("expected a whole number from {first} to {last}"),
+            }
+        })
+    }
+}
+
+/// Reads one type or operation; nccl-tests also takes `all`.
+///
+/// # Errors
+/// There is none of this name.
+pub fn one<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    match text {
+        "all" => Err("a run has one; expected its name, and the command in a loop for all".into()),
+        text => text.parse().map_err(|error: T::Err| error.to_string()),
+    }
+}
+
+/// Reads an operation that NCCL has.
+///
+/// # Errors
+/// It has none of this name.
+pub fn reduction(text: &str) -> Result<Reduction, String> {
+    let known = Reduction::OF_NCCL.into_iter();
+    let mut known = known.filter(|it| it.name().eq_ignore_ascii_case(text));
+    known.next().ok_or_else(|| {
+        let names = Reduction::OF_NCCL.map(Reduction::name).join(" ");
+        format!("expected one of {names}")
+    })
+}
+
+/// A value of JSON by its name.
+pub(crate) fn by_name<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(Error::custom)
+}
+
+/// As [`by_name`]; null is none.
+pub(crate) fn some_by_name<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|it| it.parse().map_err(Error::custom)).transpose()
+}
+
+/// A list of values of JSON by their names.
+pub(crate) fn list_by_name<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let read = texts.iter().map(|it| it.parse().map_err(Error::custom));
+    read.collect()
+}
+
+/// A collective of JSON: `all-reduce` or `AllReduce`.
+pub(crate) fn collective_by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Collective, D::Error> {
+    collective(&String::deserialize(deserializer)?).map_err(Error::custom)
+}
+
+/// As [`collective_by_name`]; null is none.
+pub(crate) fn some_collective_by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Collective>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|it| collective(&it).map_err(Error::custom))
+        .transpose()
+}
+
+/// An operation of JSON that NCCL has.
+pub(crate) fn reduction_by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Reduction, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    reduction(&text).map_err(|why| Error::custom(format!("NCCL has no operation {text}; {why}")))
+}
