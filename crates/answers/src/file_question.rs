@@ -11,7 +11,7 @@ use crate::diagnose::Prices;
 use crate::diff::diff;
 use crate::doctor::{CheckedMachine, doctor};
 use crate::job::Machine;
-use crate::log::LogReport;
+use crate::log::{LogQuestion, LogReport, compare};
 use crate::matrix::{MatrixReport, Wiring};
 use crate::report::Answered;
 use crate::request::{Evidence, File, JobRequest, PlannedJob};
@@ -55,6 +55,13 @@ pub enum FileQuestion {
     Log {
         /// The log.
         file: File,
+        /// Compare with the plan for this machine; GPUs, and settings that are not here, are the
+        /// log's.
+        #[serde(default)]
+        job: Option<JobRequest>,
+        /// Hosts of that job; none: as many as the log names.
+        #[serde(default)]
+        hosts: Option<u32>,
     },
     /// The reasons why a job hangs or fails.
     Diagnose {
@@ -84,7 +91,7 @@ impl FileQuestion {
             Self::Doctor { job } => machine(job),
             Self::Matrix { file } => matrix(file),
             Self::Results { file, job, fit } => measured(file, job, *fit),
-            Self::Log { file } => log(file),
+            Self::Log { file, job, hosts } => log(file, job.as_ref(), *hosts),
             Self::Diagnose {
                 files,
                 topology,
@@ -136,12 +143,22 @@ fn matrix(file: &File) -> Result<Answered, String> {
     }
 }
 
-fn log(file: &File) -> Result<Answered, String> {
+fn log(file: &File, job: Option<&JobRequest>, hosts: Option<u32>) -> Result<Answered, String> {
     let mut collector = Collector::default();
     let text = file.text.as_deref().unwrap_or_default();
     let read = collector.read(&file.name, text.as_bytes(), |_| {});
     read.map_err(|why| format!("{}: {why}", file.name))?;
-    Answered::of(&LogReport::of(collector.finish(), None))
+    let log = collector.finish();
+    let compared = job.map(|job| {
+        let question = LogQuestion {
+            job: job.spec()?.0,
+            hosts,
+            nccl: job.version()?,
+            set: job.set.clone(),
+        };
+        compare(&log, question).map_err(|why| why.to_string())
+    });
+    Answered::of(&LogReport::of(log, compared.transpose()?))
 }
 
 /// Why a job hangs or fails. A file that cannot be read is among the inputs, with the reason.

@@ -411,6 +411,14 @@ fn of_files(
         files(json!({ "ask": "log", "file": { "name": log, "text": LOG } })),
         ["log", &log, "--json"].map(str::to_owned).to_vec(),
     )];
+    let compared = json!({
+        "ask": "log", "file": { "name": log, "text": LOG }, "hosts": 1,
+        "job": { "file": { "name": "dgx-h100" }, "nccl": "2.28", "set": [["NCCL_ALGO", "Tree"]] },
+    });
+    let given = "--topology dgx-h100 --hosts 1 --nccl 2.28 --set NCCL_ALGO=Tree --json";
+    let given = given.split(' ').map(str::to_owned);
+    let logged = ["log", &log].map(str::to_owned).into_iter();
+    all.push((files(compared), logged.chain(given).collect()));
     all.push((
         files(json!({ "ask": "diagnose", "files": [{ "name": log, "text": LOG }] })),
         ["diagnose", &log, "--json"].map(str::to_owned).to_vec(),

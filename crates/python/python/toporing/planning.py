@@ -351,11 +351,27 @@ def matrix(topology: Topology) -> dict[str, Any]:
     return _ask("matrix", file=_file(topology))
 
 
-def log(text: str, name: str = "log") -> dict[str, Any]:
-    """The content of NCCL's log, as `topo diagnose --log --json` prints it."""
+def log(
+    text: str,
+    name: str = "log",
+    *,
+    topology: Topology | None = None,
+    hosts: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    nccl_version: str | None = None,
+) -> dict[str, Any]:
+    """The content of NCCL's log, as `topo diagnose --log --json` prints it.
+
+    With `topology` it is compared with the plan for that machine. `hosts` and `nccl_version` are those
+    of the log by default, `settings` are added to those of the log.
+    """
     expect("text", text, str)
     expect("name", name, str)
-    return _ask("log", file={"name": name, "text": text})
+    expect("hosts", hosts, int, _NONE)
+    asked: dict[str, Any] = {"file": {"name": name, "text": text}, "hosts": hosts}
+    if topology is not None:
+        asked["job"] = _job(topology, settings=settings, nccl_version=nccl_version)
+    return _ask("log", **asked)
 
 
 def diagnose(

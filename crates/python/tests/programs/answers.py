@@ -25,7 +25,10 @@ with open(sys.argv[1]) as lines:
             elif question == "step":
                 found = toporing.step(details["text"], plan, name="calls", orders=20)
             elif question == "log":
-                found = toporing.log(details["text"], "log")
+                settings = {"NCCL_ALGO": "Tree"}
+                found = toporing.log(
+                    details["text"], "log", topology="dgx-h100", hosts=1, settings=settings
+                )
             elif question == "diagnose":
                 found = toporing.diagnose(details["files"])
             elif question == "difference":

@@ -173,7 +173,15 @@ fn about_files(
                 table.clone(),
                 json!({ "file": table, "job": request }),
             ),
-            ("log", log.clone(), json!({ "file": log })),
+            (
+                "log",
+                log.clone(),
+                json!({
+                    "file": log,
+                    "job": { "file": { "name": "dgx-h100" }, "set": [["NCCL_ALGO", "Tree"]] },
+                    "hosts": 1,
+                }),
+            ),
             (
                 "step",
                 calls.clone(),
