@@ -348,3 +348,17 @@ impl Row {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_is_a_program() {
+        let manifest = fs::read_to_string(folder().join("Cargo.toml")).unwrap();
+        for name in targets().unwrap() {
+            let lines = format!("name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"");
+            assert!(manifest.contains(&lines), "{name}");
+        }
+    }
+}

@@ -47,7 +47,8 @@ fn a_peer_is_killed_among_many_launches() {
             errors.contains("rank 1: its process ended with signal: 9"),
             "{errors}"
         );
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        // Otherwise each launch that is left would wait 5 s; the job's start takes time, too.
+        assert!(took < Duration::from_secs(60), "{took:?}");
     }
 }
 
