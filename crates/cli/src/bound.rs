@@ -12,7 +12,6 @@ use planner::Planned;
 use crate::arguments::bound::BoundArguments;
 use crate::arguments::compare::TextOrJson;
 use crate::environment::Environment;
-use crate::input::Source;
 use crate::output::{self, Output};
 use crate::sources;
 use crate::{job, measured};
@@ -50,14 +49,7 @@ fn planned(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Planned> {
-    for file in &arguments.job.hosts.files {
-        if let Source::Plan(name, _) = Source::read(file, output)? {
-            bail!(
-                "{name} is a plan, which does not hold every link of its machines; expected topology files"
-            );
-        }
-    }
-    let machines = sources::machines(&arguments.job.hosts, output)?;
+    let machines = sources::read(&arguments.job, output)?.machines(sources::NO_LINKS)?;
     job::plan_machines(machines, &arguments.job, environment, output)
 }
 

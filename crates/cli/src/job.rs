@@ -25,10 +25,21 @@ pub(crate) fn plan_machines(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Planned> {
-    let settings = read_settings(&arguments.variables, environment, output)?;
+    let (job, settings) = given(machines, arguments, environment, output)?;
     let _progress = Progress::new(environment, "planning");
-    let job = job(machines, arguments, environment, output)?;
     plan_job(&job, &settings, output)
+}
+
+/// The job that these machines make, and NCCL's settings.
+pub(crate) fn given(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<(Job, Settings)> {
+    let settings = read_settings(&arguments.variables, environment, output)?;
+    let job = job(machines, arguments, environment, output)?;
+    Ok((job, settings))
 }
 
 /// Plans a job and turns notes into warnings.

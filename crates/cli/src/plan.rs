@@ -17,7 +17,6 @@ use crate::output::{self, Output, PlanFormat};
 use crate::pictures::{self, PictureFormat};
 use crate::render::plan::PlanPage;
 use crate::render::summary;
-use crate::settings::read_settings;
 use crate::sources::{self, Sources};
 use crate::{job, measured};
 
@@ -100,11 +99,10 @@ fn with_better_rings(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(BetterRings, Option<MeasuredLinks>)> {
-    let settings = read_settings(&arguments.job.variables, environment, output)?;
+    let (job, settings) = job::given(machines, &arguments.job, environment, output)?;
     if settings.graphs.is_some() {
         bail!("{} with --strategy ring", BetterRingsError::GivenRings);
     }
-    let job = job::job(machines, &arguments.job, environment, output)?;
     let planned = job::plan_job(&job, &settings, output)?;
     let links = measured::links(&arguments.measured, &planned)?;
     let rings = better_rings(&job, planned, links.as_ref())?;

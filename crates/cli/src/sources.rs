@@ -11,6 +11,10 @@ use crate::arguments::{HostsArguments, JobArguments};
 use crate::input::{self, Source};
 use crate::output::Output;
 
+/// What a plan lacks for who looks at links.
+pub(crate) const NO_LINKS: &str =
+    ", which does not hold every link of its machines; expected topology files";
+
 /// Refuses standard input for more than one of the files.
 pub(crate) fn refuse_input_twice(arguments: &HostsArguments) -> Result<()> {
     let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
@@ -20,7 +24,7 @@ pub(crate) fn refuse_input_twice(arguments: &HostsArguments) -> Result<()> {
     Ok(())
 }
 
-/// Reads the machines that the arguments name.
+/// Reads machines, of which none may be a plan.
 pub(crate) fn machines(arguments: &HostsArguments, output: &mut Output) -> Result<Vec<Machine>> {
     refuse_input_twice(arguments)?;
     let files = arguments.files.iter();
@@ -53,6 +57,14 @@ pub(crate) fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sour
 }
 
 impl Sources {
+    /// The machines of topology files; `instead` says of a plan what it lacks and what is expected.
+    pub(crate) fn machines(self, instead: &str) -> Result<Vec<Machine>> {
+        match self {
+            Self::Plan(name, _) => bail!("{name} is a plan{instead}"),
+            Self::Machines(machines) => Ok(machines),
+        }
+    }
+
     /// The plan of the job: that of the file, or one that `plan` makes of the machines.
     pub(crate) fn planned(
         self,

@@ -1,32 +1,24 @@
 //! `topo cost --memory`: what communicators allocate.
 
 use answers::{head, report};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use pages::{Field, Tone};
-use planner::Job;
 
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::settings::read_settings;
-use crate::sources::{self, Sources};
+use crate::sources::{self};
 
 pub(super) fn run(
     arguments: &CostArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let machines = match sources::read(&arguments.job, output)? {
-        Sources::Plan(name, _) => {
-            bail!(
-                "{name} is a plan, which does not say how memory is allocated; expected topology files with --memory"
-            );
-        }
-        Sources::Machines(machines) => machines,
-    };
-    let given = read_settings(&arguments.job.variables, environment, output)?;
-    let job: Job = job::job(machines, &arguments.job, environment, output)?;
+    let machines = sources::read(&arguments.job, output)?.machines(
+        ", which does not say how memory is allocated; expected topology files with --memory",
+    )?;
+    let (job, given) = job::given(machines, &arguments.job, environment, output)?;
     let planned = job::plan_job(&job, &given, output)?;
     let answer = answers::communicators::communicators(&job, &planned, &arguments.question)?;
     output.text = match arguments.form.format() {

@@ -5,13 +5,11 @@ use answers::expect::ExpectReport;
 use answers::expect::files::AcceptanceFile;
 use answers::report;
 use anyhow::Result;
-use planner::Job;
 
 use crate::arguments::expect::{ExpectArguments, ExpectFormat};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::settings::read_settings;
 use crate::sources::{self, Sources};
 
 pub(crate) fn run(
@@ -26,8 +24,7 @@ pub(crate) fn run(
             ExpectReport::of(PricedJob::of_plan(name, plan)?, None, question)?
         }
         Sources::Machines(machines) => {
-            let settings = read_settings(&arguments.job.variables, environment, output)?;
-            let job: Job = job::job(machines, &arguments.job, environment, output)?;
+            let (job, settings) = job::given(machines, &arguments.job, environment, output)?;
             let planned = job::plan_job(&job, &settings, output)?;
             notes.extend(answers::head::notes(&settings));
             ExpectReport::of(PricedJob::of(&planned, None), Some(&planned), question)?

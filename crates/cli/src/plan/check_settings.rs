@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::job;
 use crate::output::{Output, PlanFormat};
 use crate::settings::{read_settings, with_graph_file};
-use crate::sources::{self, Sources};
+use crate::sources;
 
 /// Largest file with settings that is read, bytes.
 const FILE_LIMIT: u64 = 1 << 20;
@@ -23,14 +23,8 @@ pub(super) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let machines = match sources::read(&arguments.job, output)? {
-        Sources::Plan(name, _) => {
-            bail!(
-                "{name} is a plan, whose settings were read; expected topology files with --check-settings"
-            )
-        }
-        Sources::Machines(machines) => machines,
-    };
+    let machines = sources::read(&arguments.job, output)?
+        .machines(", whose settings were read; expected topology files with --check-settings")?;
     let given = match file {
         Some(file) => {
             let mut variables = of_file(file)?;

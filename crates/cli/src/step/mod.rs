@@ -8,7 +8,7 @@ use answers::report;
 use answers::step::picture::picture;
 use answers::step::placement::place;
 use answers::step::{StepError, StepQuestion, step};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use planner::Job;
 
 use crate::arguments::step::{PlacementSearch, StepArguments, StepFormat};
@@ -18,19 +18,16 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::read_settings;
 use crate::simulate::read_fabric;
-use crate::sources::{self, Sources};
+use crate::sources;
 
 pub(crate) fn run(
     arguments: &StepArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let machines = match sources::read(&arguments.job, output)? {
-        Sources::Plan(name, _) => bail!(
-            "{name} is a plan of all ranks; expected topology files, because each group is planned by itself"
-        ),
-        Sources::Machines(machines) => machines,
-    };
+    let machines = sources::read(&arguments.job, output)?.machines(
+        " of all ranks; expected topology files, because each group is planned by itself",
+    )?;
     let settings = read_settings(&arguments.job.variables, environment, output)?;
     let mut spec = job::spec(machines, &arguments.job, environment)?;
     spec.nvlink_domain |= arguments.domain_hosts.is_some();

@@ -5,7 +5,7 @@ pub(crate) mod check;
 
 use answers::report;
 use answers::tune::{TuneReport, WrittenFiles, tune};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use plan::cost::Calls;
 use planner::{Job, Settings};
 
@@ -13,8 +13,8 @@ use crate::arguments::tune::{TuneArguments, TuneFormat};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::settings::{read_settings, warn_of_doubtful};
-use crate::sources::{self, Sources};
+use crate::settings::warn_of_doubtful;
+use crate::sources::{self};
 use crate::{cost, export, job, linux, pictures};
 
 pub(crate) fn run(
@@ -53,24 +53,14 @@ fn job_to_tune(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(Job, Settings)> {
-    let machines = match sources::read(&arguments.job, output)? {
-        Sources::Plan(name, _) => {
-            bail!(
-                "{name} is a plan, which does not hold every link of its machines; expected topology files"
-            )
-        }
-        Sources::Machines(machines) => machines,
-    };
-    let settings = read_settings(&arguments.job.variables, environment, output)?;
+    let machines = sources::read(&arguments.job, output)?.machines(sources::NO_LINKS)?;
+    let (job, settings) = job::given(machines, &arguments.job, environment, output)?;
     let profile = arguments
         .profile
         .as_deref()
         .map(cost::profile)
         .transpose()?;
-    let job = Job {
-        profile,
-        ..job::job(machines, &arguments.job, environment, output)?
-    };
+    let job = Job { profile, ..job };
     warn_of_doubtful(&job, &settings, output);
     Ok((job, settings))
 }

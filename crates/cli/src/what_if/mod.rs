@@ -10,7 +10,7 @@ use crate::arguments::compare::{TextOrJson, WhatIfArguments};
 use crate::environment::Environment;
 use crate::job;
 use crate::output::Output;
-use crate::settings::{read_settings, warn_of_doubtful};
+use crate::settings::warn_of_doubtful;
 use crate::sources;
 use work::Asked;
 
@@ -21,13 +21,8 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     let given = &arguments.job;
-    let settings = read_settings(&given.variables, environment, output)?;
-    let job = job::job(
-        sources::machines(&given.hosts, output)?,
-        given,
-        environment,
-        output,
-    )?;
+    let machines = sources::machines(&given.hosts, output)?;
+    let (job, settings) = job::given(machines, given, environment, output)?;
     warn_of_doubtful(&job, &settings, output);
     if job.hosts.is_empty() {
         bail!("the job has no hosts; expected at least one");
