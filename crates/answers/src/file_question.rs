@@ -73,6 +73,9 @@ pub enum FileQuestion {
         /// Its hosts; none: those that the files name.
         #[serde(default)]
         hosts: Option<u32>,
+        /// Also all events.
+        #[serde(default)]
+        events: bool,
     },
     /// The communication of a whole step.
     Step(StepRequest),
@@ -96,7 +99,8 @@ impl FileQuestion {
                 files,
                 topology,
                 hosts,
-            } => why(files, topology.as_ref(), *hosts),
+                events,
+            } => why(files, topology.as_ref(), *hosts, *events),
             Self::Step(request) => Answered::of(&request.answer()?.answer),
         }
     }
@@ -166,8 +170,12 @@ fn why(
     files: &[Evidence],
     topology: Option<&File>,
     hosts: Option<u32>,
+    events: bool,
 ) -> Result<Answered, String> {
     let mut pile = Pile::default();
+    if events {
+        pile.tell_events();
+    }
     let mut left = archive::MOST_FILES;
     for file in files {
         let bytes = file.bytes()?;

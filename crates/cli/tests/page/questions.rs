@@ -420,8 +420,12 @@ fn of_files(
     let logged = ["log", &log].map(str::to_owned).into_iter();
     all.push((files(compared), logged.chain(given).collect()));
     all.push((
-        files(json!({ "ask": "diagnose", "files": [{ "name": log, "text": LOG }] })),
-        ["diagnose", &log, "--json"].map(str::to_owned).to_vec(),
+        files(
+            json!({ "ask": "diagnose", "files": [{ "name": log, "text": LOG }], "events": true }),
+        ),
+        ["diagnose", &log, "--json", "--events"]
+            .map(str::to_owned)
+            .to_vec(),
     ));
     let calls = file("calls.csv", CALLS)?;
     let mut arguments = drawn.arguments("step", name);

@@ -379,8 +379,9 @@ def diagnose(
     *,
     topology: Topology | None = None,
     hosts: int | None = None,
+    events: bool = False,
 ) -> dict[str, Any]:
-    """Why a job hangs or fails, as `topo diagnose --json` prints it.
+    """Why a job hangs or fails, as `topo diagnose --json` prints it; with `events` also all events.
 
     `evidence` are the paths of files of any kind (logs, flight recorders, reports of RAS, listings,
     archives), or what is in them by name. `topology` is the machine, the first one among the files
@@ -390,11 +391,12 @@ def diagnose(
     if isinstance(evidence, (str, bytes, PathLike)):
         raise TypeError("expected a list of paths, or a mapping of names to contents")
     expect("hosts", hosts, int, _NONE)
+    expect("events", events, bool)
     if not isinstance(evidence, Mapping):
         evidence = {fspath(path): _native.read_bytes(path) for path in evidence}
     files = [_evidence(name, content) for name, content in evidence.items()]
     machine = None if topology is None else _file(topology)
-    return _ask("diagnose", files=files, topology=machine, hosts=hosts)
+    return _ask("diagnose", files=files, topology=machine, hosts=hosts, events=events)
 
 
 def results(
@@ -418,12 +420,14 @@ def step(
     gpu_memory: int = 0,
     gpu_tflops: float | None = None,
     measured: Mapping[str, str] | None = None,
+    fabric: str | None = None,
     orders: int = 0,
 ) -> dict[str, Any]:
     """The communication of a whole step on a job, as `topo step --json` prints it. `calls` is the
     text of a list (CSV, JSON), of a workload of SimAI, of the script that starts Megatron-LM or its
     log (`gpu_tflops` says what a GPU computes), or of a trace of PyTorch's profiler;
-    `measured` has texts of measurements by name, which correct times. With `orders`, a search for
+    `measured` has texts of measurements by name, which correct times; `fabric` is the text of a fabric
+    file or of Slurm's topology.conf. With `orders`, a search for
     better places of the ranks prices at most so many orders."""
     expect("calls", calls, str)
     expect("cluster", cluster, Plan)
@@ -432,6 +436,7 @@ def step(
     expect("gpu_memory", gpu_memory, int)
     expect("gpu_tflops", gpu_tflops, int, float, _NONE)
     expect("measured", measured, Mapping, _NONE)
+    expect("fabric", fabric, str, _NONE)
     expect("orders", orders, int)
 
     def files(texts: Mapping[str, str]) -> list[dict[str, str]]:
@@ -447,6 +452,7 @@ def step(
         gpu_memory=gpu_memory,
         gpu_tflops=gpu_tflops,
         measured=files(measured or {}),
+        fabric=fabric and {"name": "fabric", "text": fabric},
         orders=orders,
     )
 

@@ -23,7 +23,9 @@ with open(sys.argv[1]) as lines:
             elif question == "results":
                 found = toporing.results(details["text"], plan, "table")
             elif question == "step":
-                found = toporing.step(details["text"], plan, name="calls", orders=20)
+                found = toporing.step(
+                    details["text"], plan, name="calls", fabric=details["fabric"], orders=20
+                )
             elif question == "log":
                 settings = {"NCCL_ALGO": "Tree"}
                 found = toporing.log(

@@ -162,6 +162,8 @@ fn about_files(
         other_options["hosts"] = json!(4);
         let [table, log, calls] = [("table", TABLE), ("log", LOG), ("calls", CALLS)]
             .map(|(name, text)| json!({ "name": name, "text": text }));
+        let hosts = request["hosts"].as_u64().unwrap_or(1);
+        let fabric = format!("[leaf]\nof = {:?}\n", vec![0; hosts as usize]);
         all.extend([
             (
                 "difference",
@@ -184,8 +186,11 @@ fn about_files(
             ),
             (
                 "step",
-                calls.clone(),
-                json!({ "files": [calls], "job": request, "orders": 20 }),
+                json!({ "text": CALLS, "fabric": fabric }),
+                json!({
+                    "files": [calls], "job": request, "orders": 20,
+                    "fabric": { "name": "fabric", "text": fabric },
+                }),
             ),
             (
                 "diagnose",
