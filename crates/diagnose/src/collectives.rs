@@ -24,6 +24,12 @@ const MOST_RUNS: u32 = 16;
 /// Most lines that are compared.
 const MOST_LINES: u32 = 1 << 20;
 
+/// The fields of a line that count: the number of the call, the size and address of its
+/// communicator, and what must be equal on all ranks.
+const FIELDS: [&str; 7] = [
+    "opCount", "[nranks", "comm", "count", "datatype", "op", "root",
+];
+
 /// A call: function, count, type, operation, root.
 type Call = [String; 5];
 
@@ -58,7 +64,7 @@ pub(crate) struct Collectives {
 /// Whether the text of a message is such a line.
 pub(crate) fn is_call(text: &str) -> bool {
     // No function has a longer name.
-    let colon = text.bytes().take(24).position(|it| it == b':');
+    let colon = memchr::memchr(b':', &text.as_bytes()[..text.len().min(24)]);
     colon.is_some_and(|at| text[at..].starts_with(": opCount "))
 }
 
@@ -69,38 +75,22 @@ impl Collectives {
             return;
         }
         self.lines += 1;
-        let field = |name: &str| {
-            let rest = text.split_once(name)?.1;
-            rest.split([' ', ']']).next()
-        };
+        let mut fields = [""; FIELDS.len()];
+        let mut words = text.split([' ', ']', '=']);
+        while let Some(word) = words.next() {
+            let place = FIELDS.iter().position(|it| *it == word);
+            if let Some(field) = place.map(|it| &mut fields[it]).filter(|it| it.is_empty()) {
+                *field = words.next().unwrap_or("");
+            }
+        }
+        let [number, size, address, call @ ..] = fields;
+        let function = text.split(':').next().unwrap_or(text).trim();
         let read = || {
-            let function = text.split(':').next()?.trim();
-            let number = u64::from_str_radix(field(" opCount ")?, 16).ok()?;
-            let size: u32 = field("[nranks=")?.parse().ok()?;
-            let own = |name| Some(field(name)?.to_owned());
-            let call = [
-                Some(function.to_owned()),
-                own(" count "),
-                own(" datatype "),
-                own(" op "),
-                own(" root "),
-            ];
-            let [
-                Some(function),
-                Some(count),
-                Some(kind),
-                Some(operation),
-                Some(root),
-            ] = call
-            else {
-                return None;
-            };
-            Some((
-                number,
-                size,
-                own(" comm ")?,
-                [function, count, kind, operation, root],
-            ))
+            let numbers = (u64::from_str_radix(number, 16).ok()?, size.parse().ok()?);
+            let is_whole = !address.is_empty() && call.iter().all(|it| !it.is_empty());
+            let [count, kind, operation, root] = call;
+            let call = [function, count, kind, operation, root].map(str::to_owned);
+            is_whole.then_some((numbers.0, numbers.1, address, call))
         };
         let Some((number, size, address, call)) = read() else {
             return;
@@ -115,7 +105,7 @@ impl Collectives {
             Some(place) => place,
             None if self.members < MOST_MEMBERS => {
                 self.members += 1;
-                own.push((address, size));
+                own.push((address.to_owned(), size));
                 own.iter().filter(|it| it.1 == size).count() - 1
             }
             None => return,

@@ -57,12 +57,12 @@ pub(crate) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The events of a line. `only`: its message, if it has one; `before`: the line before.
-    /// `has_word`: it has a word of the tables.
+    /// The events of a line. `only`: its message, if it has one. `is_warning`: it is the text of a
+    /// warning, without NCCL's head. `has_word`: it has a word of the tables.
     pub(crate) fn all(
         line: &'a str,
         only: Option<Message<'a>>,
-        before: &str,
+        is_warning: bool,
         has_word: bool,
     ) -> Vec<Self> {
         let mut events = Vec::new();
@@ -81,9 +81,7 @@ impl<'a> Event<'a> {
         if !events.is_empty() {
             return events;
         }
-        // PyTorch prints the last warning below this line.
-        let is_last_warning = before.trim_end().ends_with("Last error:");
-        let found = match (is_last_warning, has_word) {
+        let found = match (is_warning, has_word) {
             (true, _) => facts::find(&Said::warning(line, None)),
             (false, true) => facts::find(&Said::line(line)),
             (false, false) => None,

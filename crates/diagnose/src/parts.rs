@@ -1,13 +1,12 @@
 //! A quick look whether a text may have any of many words.
 //!
 //! An automaton waits for memory at each byte, which takes several times as long. Of each word four
-//! bytes are looked for, hashed, at all places of the text.
+//! bytes are looked for, hashed, at every second place of the text.
 
 /// Bytes of a part. No word is shorter.
 const LENGTH: usize = 4;
 
-/// The table has so many bits, as a power of two. Of a hundred words' parts, a line of a hundred
-/// bytes has one by chance about once in a dozen.
+/// A table has so many places, as a power of two.
 const BITS: u32 = 17;
 
 /// What most lines of NCCL's logs are made of. Parts that are in it say little.
@@ -19,36 +18,69 @@ const USUAL: &str = "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read [s
     ring PXN 0 GDR 1 Connected all trees ncclCommInitRank comm 0x55 rank 5 nranks 64 cudaDev 5 nvmlDev 5 busId \
     65000 commId 0xde - Init START - Init COMPLETE P2P Chunksize set to 524288 Using network IB Setting affinity \
     for GPU 0 to ffff NVLS multicast support is available on dev 0 New proxy send connection 3 from local rank 0, \
-    transport 2 Connection to proxy localRank 0 -> connection 0x7f transport/net.cc:656 Cuda Alloc Size 8 pointer";
+    transport 2 Connection to proxy localRank 0 -> connection 0x7f transport/net.cc:656 Cuda Alloc Size 8 pointer \
+    NET/Plugin: Failed to find ncclCollNetPlugin_v10 symbol. Could not find: libnccl-profiler.so Plugin name set \
+    PROFILER/Plugin: TUNER/Plugin: Using internal tuner plugin. NET/IB : No device found. NET/Socket : Using [0]eth0 \
+    Received and initiated operation=Setup res=0 resp.opId matches expected opId Device 0 CPU core 0 mlx5_0:1/RoCE \
+    [RO]; OOB NCCL_IB_HCA set by environment to initialized internal network Bootstrap timings total 0.2 (create \
+    [Proxy Service UDS] [Proxy Progress] coll channels, collnet channels, nvls channels, p2p channels per peer \
+    Socket SHARP SHM NVLS Pattern crossNic nChannels bw type sameChannels threadThresholds exitcode: 0, plugin";
 
-/// A part of each word, hashed.
+/// Parts of each word, in two tables by two hashes: few other parts are in both.
 #[derive(Debug)]
-pub(crate) struct Parts(Box<[u64; 1 << (BITS - 6)]>);
+pub(crate) struct Parts([Box<Table>; 2]);
+
+/// By hash whether a part has it: bytes, because a bit takes longer to look up.
+type Table = [bool; 1 << BITS];
 
 impl Parts {
-    /// The parts of words.
+    /// The parts of words: of each two in a row, so that every second place of a text has one.
     pub(crate) fn of(words: &[&str]) -> Self {
-        let mut table = Box::new([0; 1 << (BITS - 6)]);
+        let mut all = Self(FACTORS.map(|_| Box::new([false; 1 << BITS])));
         for word in words {
-            let parts = parts(word);
-            if let Some(part) = parts.min_by_key(frequency) {
-                let at = hash(part);
-                table[at >> 6] |= 1 << (at & 63);
+            let of_word: Vec<_> = parts(word).collect();
+            let pairs = of_word.windows(2);
+            match pairs.min_by_key(|it| it.iter().map(frequency).sum::<u32>()) {
+                Some(pair) => pair.iter().for_each(|it| all.add(*it)),
+                // A word of one part: any byte may follow it.
+                None => of_word.iter().for_each(|it| {
+                    all.add(*it);
+                    (0..=u8::MAX).for_each(|next| all.add([it[1], it[2], it[3], next]));
+                }),
             }
         }
-        Self(table)
+        all
+    }
+
+    fn add(&mut self, part: [u8; LENGTH]) {
+        let tables = self.0.iter_mut().zip(FACTORS);
+        tables.for_each(|(table, factor)| table[hash(u32::from_le_bytes(part), factor)] = true);
     }
 
     /// Whether a text may have a word; `false`: it has none.
     pub(crate) fn may_be_in(&self, text: &str) -> bool {
-        let parts = parts(text);
-        // Without an exit in the loop, places do not wait for each other.
-        let found = parts.fold(0, |found, part| {
-            let at = hash(part);
-            found | self.0[at >> 6] >> (at & 63)
-        });
-        found & 1 == 1
+        let mut tables = self.0.iter().zip(FACTORS);
+        tables.all(|(table, factor)| has_any(table, factor, text.as_bytes()))
     }
+}
+
+/// Whether a table has a part at any second place of a text, or its last one.
+fn has_any(table: &Table, factor: u32, text: &[u8]) -> bool {
+    let has = |part: u32| table[hash(part, factor)];
+    // Without an exit in the loop, places do not wait for each other.
+    let (mut found, mut rest) = (false, text);
+    while let Some(two) = rest.first_chunk() {
+        let two = u64::from_le_bytes(*two);
+        found |= has(two as u32) | has((two >> 16) as u32);
+        rest = &rest[LENGTH..];
+    }
+    let ends = [
+        rest.first_chunk(),
+        rest.get(2..).and_then(|it| it.first_chunk()),
+        text.last_chunk(),
+    ];
+    let mut ends = ends.into_iter().flatten();
+    found || ends.any(|it| has(u32::from_le_bytes(*it)))
 }
 
 /// The parts of a text, at all places.
@@ -68,9 +100,11 @@ fn frequency(part: &[u8; LENGTH]) -> u32 {
     of_letters.sum::<u32>() + if is_usual { 100 } else { 0 }
 }
 
-fn hash(part: [u8; LENGTH]) -> usize {
-    // The odd number is the golden ratio's, as in other multiplicative hashes.
-    (u32::from_le_bytes(part).wrapping_mul(0x9e37_79b1) >> (32 - BITS)) as usize
+/// Odd numbers of multiplicative hashes; the first is the golden ratio's.
+const FACTORS: [u32; 2] = [0x9e37_79b1, 0x85eb_ca6b];
+
+const fn hash(part: u32, factor: u32) -> usize {
+    (part.wrapping_mul(factor) >> (32 - BITS)) as usize
 }
 
 #[cfg(test)]

@@ -25,8 +25,9 @@ pub trait LineReader {
     /// What a line says by itself.
     type Parsed<'a>: Send;
 
-    /// Reads what a line says by itself, or after the line before it.
-    fn parse<'a>(line: &'a str, before: &str) -> Self::Parsed<'a>;
+    /// Reads what a line says by itself, or after the line before it. `last`: what that says, if
+    /// it was read with this one.
+    fn parse<'a>(line: &'a str, before: &str, last: Option<&Self::Parsed<'a>>) -> Self::Parsed<'a>;
 
     /// Takes the next line.
     fn take(&mut self, parsed: Self::Parsed<'_>);
@@ -150,10 +151,11 @@ impl Batch {
     /// Parses one of equal parts of the lines.
     fn part<R: LineReader>(&self, number: usize, parts: usize) -> Vec<R::Parsed<'_>> {
         let [begin, end] = [number, number + 1].map(|it| it * self.count() / parts);
-        let lines = begin + 1..=end;
-        lines
-            .map(|at| R::parse(self.line(at), self.line(at - 1)))
-            .collect()
+        let mut parsed = Vec::with_capacity(end - begin);
+        for at in begin + 1..=end {
+            parsed.push(R::parse(self.line(at), self.line(at - 1), parsed.last()));
+        }
+        parsed
     }
 }
 
@@ -173,7 +175,7 @@ mod tests {
     impl LineReader for Numbers {
         type Parsed<'a> = (&'a str, String);
 
-        fn parse<'a>(line: &'a str, before: &str) -> Self::Parsed<'a> {
+        fn parse<'a>(line: &'a str, before: &str, _: Option<&(&str, String)>) -> Self::Parsed<'a> {
             (line, before.to_owned())
         }
 

@@ -10,6 +10,13 @@ pub(crate) fn find(text: &str, before: &str, word: &str) -> Option<usize> {
     })
 }
 
+/// As `str::strip_prefix`, and compiled without a call where the word is known.
+#[inline(always)]
+pub(crate) fn strip<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let begins = text.len() >= word.len() && text.as_bytes()[..word.len()] == *word.as_bytes();
+    text.get(word.len()..).filter(|_| begins)
+}
+
 /// The rest of a text. A method that fails leaves the cursor at the first character that does not
 /// fit.
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +42,16 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips a word. Part of it may be consumed if it differs.
+    #[inline(always)]
     pub(crate) fn word(&mut self, word: &str) -> Option<()> {
-        if self.skip(word) {
-            return Some(());
+        match self.skip(word) {
+            true => Some(()),
+            false => self.differs(word),
         }
+    }
+
+    #[cold]
+    fn differs(&mut self, word: &str) -> Option<()> {
         let same = self
             .rest
             .bytes()
@@ -51,8 +64,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips a word if it is next.
+    #[inline(always)]
     pub(crate) fn skip(&mut self, word: &str) -> bool {
-        match self.rest.strip_prefix(word) {
+        match strip(self.rest, word) {
             Some(rest) => {
                 self.rest = rest;
                 true
@@ -62,6 +76,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a decimal number after spaces.
+    #[inline]
     pub(crate) fn number<T: TryFrom<u64>>(&mut self) -> Option<T> {
         self.spaces();
         let mut digits = 0;

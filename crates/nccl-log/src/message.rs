@@ -4,6 +4,10 @@
 //! `[TIME] HOST:PROCESS:THREAD [GPU] FILE:LINE (FUNCTION) NCCL WARN text`. Before it may stand the
 //! prefix of a launcher; in it, the beginning of another one, because ranks write to one stream.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use crate::cursor;
 
 /// How a message was logged.
@@ -77,8 +81,52 @@ impl Hosts for NoHosts {
 }
 
 /// Calls a function with each message of a line. A line without a head is one message.
-pub fn messages<'a>(line: &'a str, hosts: &impl Hosts, mut each: impl FnMut(Message<'a>)) {
-    let Some(mut head) = find(line, line, hosts) else {
+pub fn messages<'a>(line: &'a str, hosts: &impl Hosts, each: impl FnMut(Message<'a>)) {
+    behind(line, find(line, line, hosts), hosts, each);
+}
+
+/// As [`messages`] without known hosts, behind another line and its message: most lines in a row
+/// have one head, which is compared sooner than read.
+pub(crate) fn messages_after<'a>(
+    line: &'a str,
+    last: Option<(&'a str, Message<'a>)>,
+    each: impl FnMut(Message<'a>),
+) {
+    let head = last.and_then(|(last, message)| {
+        let end = last.len() - message.text.len();
+        let is_same =
+            !message.text.is_empty() && line.as_bytes().starts_with(&last.as_bytes()[..end]);
+        let Message {
+            source,
+            level,
+            place,
+            begin,
+            ..
+        } = message;
+        (is_same && source.is_some()).then_some(Head {
+            source,
+            level,
+            place,
+            begin,
+            end,
+        })
+    });
+    behind(
+        line,
+        head.or_else(|| find(line, line, &NoHosts)),
+        &NoHosts,
+        each,
+    );
+}
+
+/// Calls a function with each message of a line, of which the first head is known.
+fn behind<'a>(
+    line: &'a str,
+    first: Option<Head<'a>>,
+    hosts: &impl Hosts,
+    mut each: impl FnMut(Message<'a>),
+) {
+    let Some(mut head) = first else {
         let text = line;
         each(Message {
             source: None,
@@ -120,12 +168,14 @@ struct Head<'a> {
     end: usize,
 }
 
+/// Finds the word with which levels begin.
+static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("NCCL "));
+
 /// Finds the next head in the rest of a line.
 fn find<'a>(line: &'a str, rest: &'a str, hosts: &impl Hosts) -> Option<Head<'a>> {
     let offset = line.len() - rest.len();
     let mut from = 0;
-    // One letter is found faster than a word.
-    while let Some(at) = memchr::memchr(b'N', &rest.as_bytes()[from..]) {
+    while let Some(at) = NAME.find(&rest.as_bytes()[from..]) {
         let at = from + at;
         if let Some((word, level)) = level_at(&rest[at..]) {
             return Some(head(line, offset, offset + at, word, level, hosts));
@@ -137,8 +187,10 @@ fn find<'a>(line: &'a str, rest: &'a str, hosts: &impl Hosts) -> Option<Head<'a>
 
 /// The words at the beginning of a text. A text may be empty, so the last space may lack.
 fn level_at(text: &str) -> Option<(usize, Level)> {
-    if !text.starts_with("NCCL ") {
-        return None;
+    match text.as_bytes().first_chunk() {
+        Some(b"NCCL INFO ") => return Some((10, Level::Info)),
+        _ if !text.starts_with("NCCL ") => return None,
+        _ => {}
     }
     WORDS.into_iter().find_map(|(word, level)| {
         let rest = text.strip_prefix(word)?;
@@ -235,21 +287,25 @@ fn plain<'a>(line: &'a str, before: &'a str, hosts: &impl Hosts) -> Option<(usiz
     let offset = before.as_ptr() as usize - line.as_ptr() as usize;
     let bytes = before.as_bytes();
     let number = |end: usize| {
-        let digits = bytes[..end]
-            .iter()
-            .rev()
-            .take_while(|it| it.is_ascii_digit());
-        let from = end - digits.count();
-        let value = before.get(from..end)?.parse::<u32>().ok()?;
-        Some((from, value))
+        let (mut from, mut value, mut scale) = (end, 0, 1);
+        // More digits may be too large a number.
+        while end - from < 9 && from > 0 && bytes[from - 1].is_ascii_digit() {
+            from -= 1;
+            value += scale * u32::from(bytes[from] - b'0');
+            scale = scale.wrapping_mul(10);
+        }
+        (from < end).then_some((from, value))
     };
     let (end, gpu) = number(before_word(bytes, *b"] ")?.len())?;
     let (end, thread) = number(before_word(&bytes[..end], *b" [")?.len())?;
     let (end, process) = number(before_word(&bytes[..end], *b":")?.len())?;
     let end = before_word(&bytes[..end], *b":")?.len();
-    let is_name = |it: &&u8| it.is_ascii_alphanumeric() || b"-._".contains(it);
-    let length = bytes[..end].iter().rev().take_while(is_name).count();
-    let name = &before[end - length..end];
+    let is_name = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'.' | b'_');
+    let mut from = end;
+    while from > 0 && is_name(bytes[from - 1]) {
+        from -= 1;
+    }
+    let name = &before[from..end];
     if name.is_empty() {
         return None;
     }

@@ -66,7 +66,7 @@ impl Reader {
     /// Reads a line.
     pub fn line(&mut self, line: &str) {
         self.results.line(line);
-        self.log.line(ParsedLine::of(line));
+        self.log.line(ParsedLine::of(line, None));
     }
 
     /// Ends the file.

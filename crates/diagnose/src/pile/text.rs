@@ -39,19 +39,16 @@ struct TextReader<'p, 'a> {
 impl LineReader for TextReader<'_, '_> {
     type Parsed<'a> = (ParsedLine<'a>, Found, Vec<Event<'a>>, bool);
 
-    fn parse<'a>(line: &'a str, before: &str) -> Self::Parsed<'a> {
-        let parsed = ParsedLine::of(line);
+    fn parse<'a>(line: &'a str, before: &str, last: Option<&Self::Parsed<'a>>) -> Self::Parsed<'a> {
+        let parsed = ParsedLine::of(line, last.map(|it| &it.0));
+        // PyTorch prints the last warning below this line.
         let is_warning = before.trim_end().ends_with("Last error:");
         let found = Words::all().find(line, parsed.head.clone(), is_warning);
-        let events = Event::all(line, parsed.message(), before, found.fact);
+        let events = Event::all(line, parsed.message(), is_warning, found.fact);
         let is_limit =
-            before.trim_end().ends_with("ulimit -l") || line.starts_with("max locked memory");
-        (
-            parsed,
-            found,
-            events,
-            is_limit && line.trim_end().ends_with("unlimited"),
-        )
+            || before.trim_end().ends_with("ulimit -l") || line.starts_with("max locked memory");
+        let is_unlimited = line.trim_end().ends_with("unlimited") && is_limit();
+        (parsed, found, events, is_unlimited)
     }
 
     fn take(&mut self, (parsed, found, events, is_unlimited): Self::Parsed<'_>) {

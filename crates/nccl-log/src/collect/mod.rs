@@ -120,8 +120,8 @@ pub struct Collector {
 impl LineReader for Collector {
     type Parsed<'a> = ParsedLine<'a>;
 
-    fn parse<'a>(line: &'a str, _before: &str) -> ParsedLine<'a> {
-        ParsedLine::of(line)
+    fn parse<'a>(line: &'a str, _: &str, last: Option<&ParsedLine<'a>>) -> ParsedLine<'a> {
+        ParsedLine::of(line, last)
     }
 
     fn take(&mut self, parsed: ParsedLine<'_>) {

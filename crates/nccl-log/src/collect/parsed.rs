@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::message::{Level, Message, NoHosts, messages};
+use crate::message::{Level, Message, messages_after};
 use crate::statement::{self, Statement};
 
 /// A line, and what it says by itself.
@@ -19,10 +19,11 @@ pub struct ParsedLine<'a> {
 }
 
 impl<'a> ParsedLine<'a> {
-    /// Reads a line.
-    pub fn of(line: &'a str) -> Self {
+    /// Reads a line. `last`: the line before, if that was read with it.
+    pub fn of(line: &'a str, last: Option<&Self>) -> Self {
         let mut first: Option<Message<'a>> = None;
-        messages(line, &NoHosts, |message| {
+        let last = last.and_then(|it| Some((it.text, it.message()?)));
+        messages_after(line, last, |message| {
             first.get_or_insert(message);
         });
         let only = first.filter(|it| !it.is_interrupted);

@@ -21,8 +21,9 @@ pub struct Strings {
     /// The host that was kept last: many lines in a row have one.
     last_host: Option<Text>,
     numbers: FxHashMap<Box<str>, Text>,
-    /// By a class and a text the number of both joined.
+    /// By a class and a text the number of both joined, and the pair that was joined last.
     pairs: FxHashMap<(&'static str, Text), Text>,
+    last_pair: Option<(&'static str, Text, Text)>,
 }
 
 impl Strings {
@@ -63,13 +64,17 @@ impl Strings {
 
     /// Keeps a class and a text, joined: `P2P/` and `IPC`.
     pub fn keep_joined(&mut self, class: &'static str, text: &str) -> Text {
-        let own = self.keep(text);
-        let known = self.pairs.get(&(class, own));
-        if let Some(number) = known {
-            return *number;
+        if let Some((last, own, number)) = self.last_pair
+            && last == class
+            && self.text(own) == text
+        {
+            return number;
         }
-        let number = self.keep(&format!("{class}{text}"));
+        let own = self.keep(text);
+        let known = self.pairs.get(&(class, own)).copied();
+        let number = known.unwrap_or_else(|| self.keep(&format!("{class}{text}")));
         self.pairs.insert((class, own), number);
+        self.last_pair = Some((class, own, number));
         number
     }
 

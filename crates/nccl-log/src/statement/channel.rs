@@ -1,7 +1,7 @@
 //! Rings, trees, heads of NVLink SHARP, and connections.
 
 use super::{LineFault, Statement};
-use crate::cursor::{Cursor, find};
+use crate::cursor::{Cursor, find, strip};
 use crate::decisions::{Local, Neighbors, Port};
 
 /// A connection as one of its ends logs it.
@@ -162,7 +162,7 @@ fn to<'a>(
     cursor.spaces();
     let mut end = End::Unknown;
     if cursor.rest().starts_with('[') {
-        if cursor.rest().starts_with("[s") {
+        if strip(cursor.rest(), "[s").is_some() {
             cursor.word("[send]")?;
             end = End::Sender;
         } else {
@@ -174,7 +174,9 @@ fn to<'a>(
     cursor.word("via")?;
     cursor.spaces();
     let how = cursor.rest();
-    let how = find(how, " ", "comm ").map_or(how, |at| &how[..at - 1]);
+    let has_space = memchr::memchr(b' ', how.as_bytes()).is_some();
+    let comm = has_space.then(|| find(how, " ", "comm ")).flatten();
+    let how = comm.map_or(how, |at| &how[..at - 1]);
     let transport = transport(cursor, how.trim_end(), end, [from, to])?;
     Some(Connection {
         channel,
@@ -194,7 +196,8 @@ fn transport<'a>(
     end: End,
     [from, to]: [u32; 2],
 ) -> Option<Transport<'a>> {
-    let (first, rest) = how.split_once('/').unwrap_or((how, ""));
+    let slash = how.bytes().position(|it| it == b'/');
+    let (first, rest) = slash.map_or((how, ""), |at| (&how[..at], &how[at + 1..]));
     let transport = match first {
         "P2P" => {
             let mut parts = rest.split('/');

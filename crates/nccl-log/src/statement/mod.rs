@@ -293,13 +293,11 @@ fn gpu(text: &str) -> Option<Statement<'_>> {
 }
 
 /// The text after a word if it begins with a number, or is cut.
+#[inline(always)]
 fn numbered<'a>(text: &'a str, word: &str) -> Option<&'a str> {
-    let rest = text.strip_prefix(word)?;
-    let is_number = rest
-        .trim_start()
-        .bytes()
-        .next()
-        .is_none_or(|it| it.is_ascii_digit());
+    let rest = cursor::strip(text, word)?;
+    let first = rest.trim_start().bytes().next();
+    let is_number = first.is_none_or(|it| it.is_ascii_digit());
     is_number.then_some(rest)
 }
 

@@ -75,7 +75,8 @@ pub(super) fn device(text: &str) -> Option<Statement<'_>> {
     let kinds = [
         "CPU/", "GPU/", "NET/", "NVS/", "PCI/", "NIC/", "DEV/", "GIN/",
     ];
-    if !kinds.iter().any(|it| text.starts_with(it)) {
+    let begins = |it: &&str| text.as_bytes().first_chunk::<4>() == it.as_bytes().first_chunk();
+    if !kinds.iter().any(begins) {
         return None;
     }
     if text.contains(" :") {
