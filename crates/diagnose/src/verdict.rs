@@ -295,17 +295,10 @@ impl Line {
     }
 }
 
-/// Causes, and those that a line says of the same failure before another tells more: which memory
-/// is full is in the line after the driver's code.
-const REFINES: [(&str, &str); 2] = [
-    ("nvls-slots", "nvls-bind"),
-    ("host-memory-full", "gpu-memory-full"),
-];
-
 /// Orders verdicts, and removes those that others explain. `has_failed`: a line tells of a failure
 /// that is not merely slow.
 pub(crate) fn sort(verdicts: &mut Vec<Verdict>, has_failed: bool) {
-    for (cause, rougher) in REFINES {
+    for (cause, rougher) in causes::refined() {
         if verdicts.iter().any(|it| it.cause.id == cause) {
             verdicts.retain(|it| it.cause.id != rougher);
         }

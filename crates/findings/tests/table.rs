@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use findings::causes::{Subject, all, confused, of_id, rows_of_confused};
+use findings::causes::{Subject, all, confused, of_id, refined, rows_of_confused};
 use findings::facts::of_warning;
 
 #[test]
@@ -57,6 +57,15 @@ fn no_sign_is_hidden_by_an_earlier_cause() {
         })
         .collect();
     assert!(hidden.is_empty(), "{hidden:#?}");
+}
+
+#[test]
+fn causes_that_refine_others_are_known() {
+    assert!(refined().count() > 0);
+    for (cause, rougher) in refined() {
+        assert!(cause != rougher && of_id(cause).is_some(), "{cause}");
+        assert!(of_id(rougher).is_some(), "{rougher}");
+    }
 }
 
 #[test]

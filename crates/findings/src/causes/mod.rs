@@ -32,18 +32,38 @@ pub struct Rank {
     pub row: usize,
 }
 
+/// The rows of the order of evidence: what a row is called, its effects, causes and subjects.
+fn order() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    rows(include_str!("order.tsv"))
+}
+
+/// The rows of a table with three columns.
+fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let rows = table.lines().filter(|it| !it.starts_with('#'));
+    rows.filter_map(|row| {
+        let mut columns = row.splitn(3, '\t');
+        Some((columns.next()?, columns.next()?, columns.next()?))
+    })
+}
+
 /// The order of evidence: by cause and subject.
 static ORDER: LazyLock<HashMap<&str, Rank>> = LazyLock::new(|| {
-    let rows = include_str!("order.tsv").lines();
-    let rows = rows.filter(|it| !it.starts_with('#')).enumerate();
-    let ranked = rows.flat_map(|(row, text)| {
-        let mut columns = text.split('\t').skip(1);
-        let slows = columns.next() == Some("slows");
-        let names = columns.next().unwrap_or("").split(' ');
-        names.map(move |it| (it, Rank { slows, row }))
+    let rows = order().filter(|it| it.1 != REFINES).enumerate();
+    let ranked = rows.flat_map(|(row, (_, effects, names))| {
+        let slows = effects == "slows";
+        names.split(' ').map(move |it| (it, Rank { slows, row }))
     });
     ranked.collect()
 });
+
+/// The effect of a cause whose lines say more of a failure than those of another cause.
+const REFINES: &str = "refines";
+
+/// Causes by id, each with one of which its lines say more, if both are shown.
+pub fn refined() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let rows = order().filter(|it| it.1 == REFINES);
+    rows.map(|(cause, _, rougher)| (cause, rougher))
+}
 
 /// Where a cause stands in the order of evidence.
 pub fn rank(cause: &Cause) -> Rank {
@@ -57,11 +77,7 @@ pub fn rank(cause: &Cause) -> Rank {
 
 /// Causes that leave the same evidence: two ids, or one and `-`, and what tells them apart.
 pub fn rows_of_confused() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let rows = include_str!("confused.tsv").lines();
-    rows.filter(|it| !it.starts_with('#')).filter_map(|row| {
-        let mut columns = row.splitn(3, '\t');
-        Some((columns.next()?, columns.next()?, columns.next()?))
-    })
+    rows(include_str!("confused.tsv"))
 }
 
 /// The causes that leave the same evidence as this one, the nearest first, and what tells them
