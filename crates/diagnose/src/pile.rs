@@ -7,6 +7,7 @@ use std::io::{BufRead, Read, Result};
 use findings::causes::{self, Certainty};
 use findings::facts::Meaning;
 use memchr::memmem;
+use nccl_log::utf16::Decoded;
 use nccl_log::{Collector, Log};
 use records::evidence::{Recorders, ras, recorder};
 use records::{Listings, Machine, bandwidth};
@@ -118,10 +119,10 @@ impl Pile {
     pub fn read(
         &mut self,
         name: &str,
-        mut stream: impl BufRead,
+        stream: impl BufRead,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
-        self.read_any(name, &mut stream, &mut progress)
+        self.read_any(name, &mut Decoded::new(stream), &mut progress)
     }
 
     /// As [`read`](Self::read). Compiled here, whatever the caller is optimized for.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::line::Lines;
+use crate::wrapper::is_frame;
 
 /// Bytes of a batch, unless its last line is longer.
 const BYTES: usize = 1 << 20;
@@ -49,11 +50,11 @@ pub fn read<R: LineReader>(
     one.fill(lines, "", &mut outcome);
     let mut parsed = together(reader, Vec::new(), &one, helpers);
     loop {
-        let before = one.line(one.count());
+        let before = one.before(one.count());
         other.fill(lines, before, &mut outcome);
         let next = together(reader, parsed, &other, helpers);
         progress(lines.bytes());
-        let before = other.line(other.count());
+        let before = other.before(other.count());
         one.fill(lines, before, &mut outcome);
         parsed = together(reader, next, &one, helpers);
         progress(lines.bytes());
@@ -148,12 +149,21 @@ impl Batch {
         &self.text[begin..self.ends[at]]
     }
 
+    /// The last line up to one that does not only frame others.
+    fn before(&self, last: usize) -> &str {
+        let lines = (0..=last).rev().map(|at| self.line(at));
+        lines.into_iter().find(|it| !is_frame(it)).unwrap_or("")
+    }
+
     /// Parses one of equal parts of the lines.
     fn part<R: LineReader>(&self, number: usize, parts: usize) -> Vec<R::Parsed<'_>> {
         let [begin, end] = [number, number + 1].map(|it| it * self.count() / parts);
         let mut parsed = Vec::with_capacity(end - begin);
+        let mut before = self.before(begin);
         for at in begin + 1..=end {
-            parsed.push(R::parse(self.line(at), self.line(at - 1), parsed.last()));
+            let line = self.line(at);
+            parsed.push(R::parse(line, before, parsed.last()));
+            before = if is_frame(line) { before } else { line };
         }
         parsed
     }

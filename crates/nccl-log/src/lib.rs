@@ -13,8 +13,8 @@
 //! The crate opens no file: it reads any [`BufRead`](std::io::BufRead), in memory that the length
 //! of the log does not change.
 //!
-//! In reading order: [`line`](mod@line) (bounded lines), [`wrapper`] (what others make of
-//! lines), [`batch`] (lines that threads share),
+//! In reading order: [`line`](mod@line) (bounded lines), [`utf16`], [`wrapper`] (what
+//! others make of lines), [`batch`] (lines that threads share),
 //! [`message`] (heads of messages, several in one line), [`statement`] (what a message means),
 //! [`decisions`] (values that NCCL decides), [`warning`] (results, shapes of texts), [`collect`]
 //! (statements by rank), [`log`] (what a log says), `join` (ranks of a communicator), [`odd`]
@@ -31,6 +31,7 @@ pub mod log;
 pub mod message;
 pub mod odd;
 pub mod statement;
+pub mod utf16;
 pub mod warning;
 pub mod wrapper;
 

@@ -5,7 +5,8 @@ use std::io::{BufRead, Read, Result};
 
 use memchr::{memchr, memchr3};
 
-use crate::wrapper::{Columns, unwrapped, without_notes};
+use crate::utf16::Decoded;
+use crate::wrapper::{Columns, unescaped, unwrapped, without_notes};
 
 /// Longest part of a line that is read, bytes. NCCL cuts its own lines at 1024 characters; messages
 /// that run together and launchers' prefixes make them longer.
@@ -14,7 +15,7 @@ pub const MOST_BYTES: usize = 16 << 10;
 /// The lines of a stream.
 #[derive(Debug)]
 pub struct Lines<R> {
-    stream: R,
+    stream: Decoded<R>,
     /// Bytes of the stream that the line before was borrowed from.
     borrowed: usize,
     /// A line that is not whole in the stream's buffer, or that had escape sequences.
@@ -29,7 +30,7 @@ impl<R: BufRead> Lines<R> {
     /// Begins at the stream's first line.
     pub const fn new(stream: R) -> Self {
         Self {
-            stream,
+            stream: Decoded::new(stream),
             borrowed: 0,
             line: Vec::new(),
             columns: None,
@@ -68,7 +69,10 @@ impl<R: BufRead> Lines<R> {
             self.borrowed = end + 1;
             let line = &self.stream.fill_buf()?[..end];
             let line = text(line.strip_suffix(b"\r").unwrap_or(line));
-            return Ok(Some(without_notes(line, self.columns)));
+            return Ok(Some(match unescaped(&line) {
+                Some(line) => unwrapped(line.into(), self.columns),
+                None => without_notes(line, self.columns),
+            }));
         }
         self.copied()
     }
@@ -103,6 +107,7 @@ impl<R: BufRead> Lines<R> {
             self.line.drain(..3);
         }
         let line = text(&self.line);
+        let line = unescaped(&line).map_or(line, Cow::Owned);
         if self.number == 1 {
             self.columns = Columns::of(&line);
         }

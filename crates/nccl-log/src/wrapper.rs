@@ -22,6 +22,8 @@ pub(crate) struct Columns {
     separator: char,
     before: usize,
     after: usize,
+    /// Rows begin with a time; other lines are not rows.
+    is_dated: bool,
 }
 
 impl Columns {
@@ -33,16 +35,30 @@ impl Columns {
         let is_letter = |it: char| it.is_ascii_alphanumeric() || "_.-/@".contains(it);
         let is_name = |it: &&str| !it.is_empty() && it.chars().all(is_letter);
         let has_lines = |it: &&str| FIELDS.iter().any(|field| field.eq_ignore_ascii_case(it));
+        // Without names, a row's first cell with a space is the program's.
+        if begins_with_date(first) && first.as_bytes().get(10) == Some(&b'T') {
+            let before = names.iter().position(|it| it.contains(' '))?;
+            return (before > 0).then_some(Self {
+                separator,
+                before,
+                after: 0,
+                is_dated: true,
+            });
+        }
         let before = names.iter().position(has_lines)?;
         (names.len() > 1 && names.iter().all(is_name)).then_some(Self {
             separator,
             before,
             after: names.len() - before - 1,
+            is_dated: false,
         })
     }
 
     /// The cell of a line without quoted cells. Only the program's may have separators in it.
     fn range(&self, line: &str) -> Option<Range<usize>> {
+        if self.is_dated && !begins_with_date(line) {
+            return None;
+        }
         let places = || line.match_indices(self.separator).map(|it| it.0);
         let begin = match self.before {
             0 => 0,
@@ -53,6 +69,41 @@ impl Columns {
             after => places().nth_back(after - 1)?,
         };
         (begin <= end).then_some(begin..end)
+    }
+}
+
+/// The escapes of HTML in pages with logs, and what they stand for.
+const ESCAPES: [(&str, &str); 6] = [
+    ("&gt;", ">"),
+    ("&lt;", "<"),
+    ("&quot;", "\""),
+    ("&#39;", "'"),
+    ("&#34;", "\""),
+    ("&amp;", "&"),
+];
+
+/// A line of a page without escapes; `None`: it has none.
+pub(crate) fn unescaped(line: &str) -> Option<String> {
+    memchr::memchr(b'&', line.as_bytes())?;
+    let has_any = ESCAPES.iter().any(|it| line.contains(it.0));
+    has_any.then(|| {
+        let replaced = |line: String, (from, to): &(&str, &str)| line.replace(from, to);
+        ESCAPES.iter().fold(line.to_owned(), replaced)
+    })
+}
+
+/// Whether a line only frames others: a bracket, or a field of CloudWatch's events beside the
+/// message.
+pub(crate) fn is_frame(line: &str) -> bool {
+    const KEYS: [&str; 4] = ["events", "timestamp", "ingestionTime", "logStreamName"];
+    let line = line.trim_start_matches(' ');
+    match line.as_bytes().first() {
+        Some(b'{' | b'}' | b'[' | b']') => line.bytes().all(|it| b"{}[], ".contains(&it)),
+        Some(b'"') => {
+            let key = line[1..].split_once("\":").map(|it| it.0);
+            key.is_some_and(|it| KEYS.contains(&it))
+        }
+        _ => false,
     }
 }
 
@@ -251,17 +302,24 @@ fn task(line: &str) -> Option<&str> {
 
 /// `2026-05-05T06:16:47.123Z `, with the stream that a container's file names: `stdout F `.
 fn time(line: &str) -> Option<&str> {
-    let date = line.as_bytes().first_chunk::<10>()?;
-    let is_date = date.iter().enumerate().all(|(at, it)| match at {
-        4 | 7 => *it == b'-',
-        _ => it.is_ascii_digit(),
-    });
+    let is_date = begins_with_date(line);
     let is_time = |it: char| it.is_ascii_digit() || "T:.,+-Z".contains(it);
-    let rest = line[10..].trim_start_matches([' ', 'T']);
+    let rest = line.get(10..)?.trim_start_matches([' ', 'T']);
     let rest = rest.trim_start_matches(is_time).strip_prefix([' ', '\t'])?;
     let streams = ["stdout F ", "stderr F "];
     let inside = streams.iter().find_map(|it| rest.strip_prefix(it));
     is_date.then_some(inside.unwrap_or(rest))
+}
+
+/// Whether a line begins like `2026-05-05`.
+fn begins_with_date(line: &str) -> bool {
+    let date = line.as_bytes().first_chunk::<10>();
+    date.is_some_and(|it| {
+        it.iter().enumerate().all(|(at, it)| match at {
+            4 | 7 => *it == b'-',
+            _ => it.is_ascii_digit(),
+        })
+    })
 }
 
 /// `May 05 06:16:47 n1 slurmstepd[7]: `, or `<30>1 2026-05-05T06:16:47Z n1 trainer 7 - - `.
