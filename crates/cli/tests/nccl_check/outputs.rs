@@ -271,7 +271,12 @@ fn agree(job: &Job, answers: &[HostAnswer], planned: &Planned) -> Result<Complet
     let mut answer = log::read(answers);
     answer.other_tuner = job.request.tuner.is_some();
     let plan = PlannerOutcome::Plan(planned.plan(), &planned.logged_costs());
-    let fields = compare(&answer, plan);
+    let mut fields = compare(&answer, plan);
+    // Here the nodes of a host are hosts, which share no memory.
+    let nodes = planned.plan().machines[0].groups.len();
+    if nodes > 1 && planned.settings.rules.shares_between_nodes {
+        fields.retain(|it| !matches!(it.field, Field::Transports | Field::Nics));
+    }
     for field in &fields {
         let name = field.field.name();
         let first = field.differences.first();
