@@ -16,7 +16,7 @@
 use plan::cost::DataType;
 use program::Collective;
 
-use crate::call::{Call, MOST_CALLS, MOST_US, Pipeline, Workload};
+use crate::call::{Call, MOST_CALLS, MOST_REPEATS, MOST_US, Pipeline, Workload};
 use crate::error::WorkloadError;
 use crate::groups::Members;
 use crate::list::from_one;
@@ -116,12 +116,19 @@ impl Header {
             pipeline: size("pp")?,
         };
         parallelism.check()?;
+        let (chunks, micro_batches) = (size("vpp")?, size("ga")?);
+        let messages = u64::from(chunks) * u64::from(micro_batches);
+        if messages > MOST_REPEATS {
+            return Err(format!(
+                "vpp × ga is {messages}; expected at most {MOST_REPEATS}"
+            ));
+        }
         Ok(Self {
             is_micro: words.first() == Some(&MICRO),
             parallelism,
             ranks: stated,
-            chunks: size("vpp")?,
-            micro_batches: size("ga")?,
+            chunks,
+            micro_batches,
             stage_bytes: value("pp_comm")?.unwrap_or(0).into(),
         })
     }

@@ -67,6 +67,10 @@ fn what_is_wrong_is_said_with_its_line() {
     let layer = "a -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 8 1";
     for (text, expected) in [
         (
+            SMALL.replace("vpp: 3", "vpp: 4294967295"),
+            "w:1: vpp × ga is 21474836475; expected at most 4294967296",
+        ),
+        (
             format!("{head}x\n1\n{layer}"),
             "w:1: model_parallel_NPU_group: `2x`; expected a whole",
         ),
