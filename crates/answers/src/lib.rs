@@ -4,13 +4,13 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
-//! [`device`], [`suggest`], [`names`], [`sizes`], [`built_in`], [`head`] (of pages); [`request`] (a job as
-//! JSON), [`question`]; the answers: [`overview`], [`cost`], [`communicators`], [`bound`],
-//! [`path`], [`show`], [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`],
-//! [`measured`], [`differences`], [`diff`] with its groups, [`ring_price`], [`doctor`],
-//! [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`], [`what_if`], [`settings`],
-//! [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`]; [`report`] (answers as JSON),
-//! [`terminal`] (pages that are text).
+//! [`device`], [`suggest`], [`names`], [`sizes`], [`values`] (of questions), [`built_in`], [`head`]
+//! (of pages); [`request`] (a job as JSON), [`question`]; the answers: [`overview`], [`cost`],
+//! [`communicators`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`], [`program`],
+//! [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its groups,
+//! [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
+//! [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`];
+//! [`report`] (answers as JSON), [`terminal`] (pages that are text).
 
 pub mod assume;
 pub mod better_rings;
@@ -54,6 +54,7 @@ pub mod step;
 pub mod suggest;
 pub mod terminal;
 pub mod tune;
+pub mod values;
 pub mod what_if;
 
 #[cfg(feature = "arguments")]

@@ -1,6 +1,6 @@
 //! Lists of numbers on the command line and in files: `0-3,6`.
 
-pub(crate) use answers::question::values::within;
+pub(crate) use answers::values::within;
 use anyhow::{Result, bail};
 
 /// Reads numbers and ranges (`0-3`, or backwards `3-0`) with commas or spaces between, in this

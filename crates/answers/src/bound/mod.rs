@@ -19,8 +19,8 @@ use topology::{CpuVendor, NodeType};
 
 use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
-use crate::question::values;
 use crate::report::Report;
+use crate::values;
 use crate::{Args, JsonSchema};
 pub use page::checked;
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::CostQuestion;
 use crate::names;
-use crate::question::{Flattened, values};
+use crate::values::{self, Flattened};
 use crate::{Args, JsonSchema};
 pub use groups::GroupShape;
 pub use report::{AllocatedPart, Communicator, GpuMemory, MemoryReport, StageNumber};

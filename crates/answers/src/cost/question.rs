@@ -7,8 +7,8 @@ use program::{Collective, Protocol, Reduction};
 use serde::Deserialize;
 
 use crate::Args;
-use crate::question::{Flattened, values};
 use crate::sizes::{Collectives, Sizes, expand};
+use crate::values::{self, Flattened};
 
 /// The type of elements, and how they are reduced.
 #[derive(Debug, Clone, Copy, Default, Deserialize, Args)]

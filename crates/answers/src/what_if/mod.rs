@@ -13,9 +13,9 @@ use program::named;
 use serde::{Deserialize, Serialize};
 use topology::edit::{Edit, Failure, FailureKind, failures};
 
-use crate::question::values;
 use crate::report::Report;
 use crate::sizes::{Sizes, expand};
+use crate::values;
 use crate::{Args, JsonSchema};
 
 /// Sizes of all-reduces if none are named.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use answers::communicators::MemoryQuestion;
-use answers::question::values::one;
 use answers::sizes::Sizes;
+use answers::values::one;
 use answers::what_if::WhatIfQuestion;
 use clap::{Args, ValueEnum};
 use planner::NcclVersion;

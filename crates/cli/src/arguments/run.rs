@@ -12,7 +12,7 @@ use super::compare::{FormArguments, TextOrJson};
 use super::join::JoinArguments;
 use super::nccl_tests::{NcclTestsArguments, check, root};
 use crate::numbers::within;
-use answers::question::values::one;
+use answers::values::one;
 use program::size::parse as size;
 
 pub(crate) const RUN_EXAMPLES: &str = "\

@@ -1,15 +1,12 @@
 //! Questions about a planned job, and their answers, as JSON.
 
-pub mod values;
-
 use std::fmt::Display;
 use std::sync::Arc;
 
 use planner::HostPlan;
 use planner::explain::NodeNames;
-use serde::de::{self, DeserializeOwned};
-use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::json;
 use simulator::Fabric;
 
 use crate::bound::{BoundQuestion, bound};
@@ -25,6 +22,7 @@ use crate::request::PlannedJob;
 use crate::settings::settings as effects;
 use crate::simulate::{self, SimulateQuestion};
 use crate::tune::{TuneQuestion, tune};
+use crate::values::Exactly;
 use crate::what_if::WhatIfQuestion;
 
 /// A question about a planned job.
@@ -77,31 +75,6 @@ pub enum Question {
     Tune(TuneQuestion),
     /// The effects of the job's settings.
     Settings,
-}
-
-/// A question with flattened fields.
-pub trait Flattened {
-    /// The names of all its fields in JSON. Serde does not know those of flattened structs, so it
-    /// cannot refuse others.
-    const FIELDS: &[&str];
-}
-
-/// A question with flattened fields, of which JSON may have no others.
-#[derive(Debug, Clone)]
-pub struct Exactly<T>(pub T);
-
-impl<'de, T: Flattened + DeserializeOwned> Deserialize<'de> for Exactly<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fields = Map::<String, Value>::deserialize(deserializer)?;
-        if let Some(name) = fields.keys().find(|it| !T::FIELDS.contains(&it.as_str())) {
-            let expected = T::FIELDS.join(", ");
-            let why = format!("unknown field `{name}`, expected one of {expected}");
-            return Err(de::Error::custom(why));
-        }
-        T::deserialize(Value::Object(fields))
-            .map(Self)
-            .map_err(de::Error::custom)
-    }
 }
 
 /// A sentence.

@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use program::{Collective, Reduction};
-use serde::de::Error;
+use serde::de::{self, DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use crate::names::collective;
 
@@ -97,4 +98,29 @@ pub(crate) fn reduction_by_name<'de, D: Deserializer<'de>>(
 ) -> Result<Reduction, D::Error> {
     let text = String::deserialize(deserializer)?;
     reduction(&text).map_err(|why| Error::custom(format!("NCCL has no operation {text}; {why}")))
+}
+
+/// A question with flattened fields.
+pub trait Flattened {
+    /// The names of all its fields in JSON. Serde does not know those of flattened structs, so it
+    /// cannot refuse others.
+    const FIELDS: &[&str];
+}
+
+/// A question with flattened fields, of which JSON may have no others.
+#[derive(Debug, Clone)]
+pub struct Exactly<T>(pub T);
+
+impl<'de, T: Flattened + DeserializeOwned> Deserialize<'de> for Exactly<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = Map::<String, Value>::deserialize(deserializer)?;
+        if let Some(name) = fields.keys().find(|it| !T::FIELDS.contains(&it.as_str())) {
+            let expected = T::FIELDS.join(", ");
+            let why = format!("unknown field `{name}`, expected one of {expected}");
+            return Err(de::Error::custom(why));
+        }
+        T::deserialize(Value::Object(fields))
+            .map(Self)
+            .map_err(de::Error::custom)
+    }
 }
