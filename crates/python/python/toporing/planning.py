@@ -211,6 +211,7 @@ class Plan:
     def cost(self, collective: str, bytes: int) -> Cost:
         """What NCCL chooses for a collective (`all-reduce`, `all-gather`, `reduce-scatter`,
         `broadcast`, `reduce`) of this size."""
+        expect("bytes", bytes, int)
         answer = self.ask("cost", collectives=[collective], sizes=[bytes])
         costs = _costs(answer)
         if not costs:

@@ -132,7 +132,7 @@ for call, argument in (
     (lambda: toporing.diagnose([], hosts="2"), "hosts"),
     (lambda: two.difference(name), "other"),
     (lambda: two.cost(5, 1024), ""),
-    (lambda: two.cost("all-reduce", "1K"), ""),
+    (lambda: two.cost("all-reduce", "1K"), "bytes"),
     (lambda: two.ask(5), "question"),
     (lambda: two.ask("cost", sizes="1K"), ""),
     (lambda: two.explain(0, 1), ""),
