@@ -102,9 +102,9 @@ pub(crate) fn reduction_by_name<'de, D: Deserializer<'de>>(
 
 /// A question with flattened fields.
 pub trait Flattened {
-    /// The names of all its fields in JSON. Serde does not know those of flattened structs, so it
-    /// cannot refuse others.
-    const FIELDS: &[&str];
+    /// The names of all its fields in JSON, in lists. Serde does not know those of flattened
+    /// structs, so it cannot refuse others.
+    const FIELDS: &[&[&str]];
 }
 
 /// A question with flattened fields, of which JSON may have no others.
@@ -114,8 +114,9 @@ pub struct Exactly<T>(pub T);
 impl<'de, T: Flattened + DeserializeOwned> Deserialize<'de> for Exactly<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Map::<String, Value>::deserialize(deserializer)?;
-        if let Some(name) = fields.keys().find(|it| !T::FIELDS.contains(&it.as_str())) {
-            let expected = T::FIELDS.join(", ");
+        let known = T::FIELDS.concat();
+        if let Some(name) = fields.keys().find(|it| !known.contains(&it.as_str())) {
+            let expected = known.join(", ");
             let why = format!("unknown field `{name}`, expected one of {expected}");
             return Err(de::Error::custom(why));
         }

@@ -72,7 +72,7 @@ impl Columns {
     }
 }
 
-/// The escapes of HTML in pages with logs, and what they stand for.
+/// Escapes of HTML, each with its character.
 const ESCAPES: [(&str, &str); 6] = [
     ("&gt;", ">"),
     ("&lt;", "<"),

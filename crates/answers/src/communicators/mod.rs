@@ -58,18 +58,7 @@ pub struct MemoryQuestion {
 }
 
 impl Flattened for MemoryQuestion {
-    const FIELDS: &[&str] = &[
-        "collectives",
-        "sizes",
-        "factor",
-        "type",
-        "op",
-        "calls",
-        "window",
-        "groups",
-        "peers",
-        "gpu_memory",
-    ];
+    const FIELDS: &[&[&str]] = &[CostQuestion::OF_CALLS, &["groups", "peers", "gpu_memory"]];
 }
 
 /// Why there is no answer.

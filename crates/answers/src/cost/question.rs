@@ -126,7 +126,12 @@ pub struct CostQuestion {
 }
 
 impl Flattened for CostQuestion {
-    const FIELDS: &[&str] = &[
+    const FIELDS: &[&[&str]] = &[Self::OF_CALLS, &["algorithms", "protocols", "table"]];
+}
+
+impl CostQuestion {
+    /// The fields of JSON that say what is called.
+    pub(crate) const OF_CALLS: &[&str] = &[
         "collectives",
         "sizes",
         "factor",
@@ -134,13 +139,8 @@ impl Flattened for CostQuestion {
         "op",
         "calls",
         "window",
-        "algorithms",
-        "protocols",
-        "table",
     ];
-}
 
-impl CostQuestion {
     /// A question about these collectives and sizes, bytes.
     pub fn about(collectives: &[Collective], sizes: &[u64]) -> Self {
         Self {
