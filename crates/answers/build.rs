@@ -41,8 +41,8 @@ fn main() {
     fs::write(&out, text).unwrap_or_else(|why| panic!("{}: {why}", out.display()));
 }
 
-/// The value of a key, up to what ends it. A string of TOML, or a list of them, is one of Rust, too;
-/// so nothing needs to be parsed, and Rust refuses what is none.
+/// The value of a key, up to what ends it. A string of TOML, or a list of them, is one of Rust,
+/// too; so nothing needs to be parsed, and Rust refuses what is none.
 fn value<'a>(origin: &'a str, key: &str, end: &str) -> &'a str {
     let rest = origin.split_once(&format!("\n{key} = "));
     let value = rest.and_then(|(_, rest)| rest.split_once(end));
