@@ -6,7 +6,8 @@ use std::sync::Arc;
 use findings::complete::{
     self, AssumedGpu, AssumedLink, AssumedNic, Assumptions, MissingParts, PRESETS,
 };
-use planner::explain::{count, ranges};
+use plan::ranges;
+use planner::explain::count;
 use topology::xml::Document;
 
 use crate::suggest;

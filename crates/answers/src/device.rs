@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use planner::explain::{NodeNames, ranges};
+use plan::ranges;
+use planner::explain::NodeNames;
 use topology::edit::split_host;
 use topology::xml::{Element, Tag, c_int};
 use topology::{BusId, NodeId, NodeType, System};

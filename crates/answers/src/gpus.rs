@@ -1,6 +1,6 @@
 //! The GPUs of a host that have a rank, in rank order.
 
-use planner::explain::ranges;
+use plan::ranges;
 use planner::gpu_devices;
 use topology::xml::Document;
 

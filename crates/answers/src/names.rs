@@ -1,7 +1,7 @@
 //! Names of jobs and collectives, and lists of names.
 
+use plan::ranges;
 use plan::{Plan, PlannedMachine};
-use planner::explain::ranges;
 use program::{Collective, Schedule, Transfer};
 
 use crate::suggest;

@@ -5,7 +5,7 @@
 
 use plan::RankOrder;
 use plan::order::MAX_ORDERED_RANKS;
-use planner::explain::ranges;
+use plan::ranges;
 use planner::{EqualHosts, RankPlacement, gpu_devices};
 
 /// Hosts whose numbers an error names.

@@ -2,7 +2,7 @@
 
 use plan::certificate::{CapacityGraph, Cut, Direction, Lengths, Operation, Proof, UNITS};
 
-use planner::explain::ranges;
+use plan::ranges;
 
 /// Most sets of a partition that are listed.
 const LISTED: usize = 6;

@@ -23,7 +23,7 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     let log = read(arguments, environment, output)?;
-    if answers::log::has_nothing(&log) {
+    if log.has_nothing() {
         bail!(
             "{}: no line of NCCL in {} lines; expected the output of a job with NCCL_DEBUG=INFO",
             log.files.join(", "),

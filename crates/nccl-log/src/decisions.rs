@@ -57,3 +57,16 @@ pub struct Port {
     /// The NIC reaches the GPU's memory.
     pub gdr: bool,
 }
+
+/// The name of a pattern of the search by its number in the log.
+pub const fn pattern(number: u32) -> &'static str {
+    match number {
+        1 => "balanced tree",
+        2 => "split tree",
+        3 => "tree",
+        4 => "ring",
+        5 => "NVLS",
+        6 => "CollNet direct",
+        _ => "unknown",
+    }
+}

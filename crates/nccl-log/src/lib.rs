@@ -18,7 +18,8 @@
 //! [`message`] (heads of messages, several in one line), [`statement`] (what a message means),
 //! [`decisions`] (values that NCCL decides), [`warning`] (results, shapes of texts), [`collect`]
 //! (statements by rank), [`log`] (what a log says), `join` (ranks of a communicator), [`odd`]
-//! (ranks and hosts that differ from most).
+//! (ranks and hosts that differ from most), [`rebuilt`] (rings and trees as text), `json` (what has
+//! another form there).
 
 pub mod batch;
 pub mod collect;
@@ -26,14 +27,21 @@ pub mod compare;
 mod cursor;
 pub mod decisions;
 mod join;
+mod json;
 pub mod line;
 pub mod log;
 pub mod message;
 pub mod odd;
+pub mod rebuilt;
 pub mod statement;
 pub mod utf16;
 pub mod warning;
 pub mod wrapper;
+
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
 
 pub use collect::{Collector, ParsedLine};
 pub use log::{Communicator, Log};

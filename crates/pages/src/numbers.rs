@@ -1,6 +1,7 @@
 //! Numbers and lists as people read them.
 
-pub use planner::explain::{count, gbps, ranges};
+pub use plan::ranges;
+pub use planner::explain::{count, gbps};
 pub use program::size::short;
 
 /// A value, or a dash.

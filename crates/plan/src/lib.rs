@@ -63,6 +63,7 @@ mod content;
 mod format;
 mod json;
 mod programs;
+mod ranges;
 #[cfg(feature = "schema")]
 mod schema;
 // Private, because `use plan::*` would otherwise make the name `plan` ambiguous.
@@ -97,6 +98,7 @@ pub use machine::{GpuGroup, MachineCpu, MachineGpu, MachineNic, PlannedMachine};
 pub use measured::{PlannedLink, PlannedLinks};
 pub use order::{OrderError, RankOrder};
 pub use plan::Plan;
+pub use ranges::ranges;
 pub use request::{Producer, RequestSummary, Setting};
 pub use slow_hosts::{ChannelSpeed, HostRange, SlowGraph, SlowHosts};
 pub use trail::{Attempt, Duplication, Next, SearchEnd, Summary, Trail};

@@ -9,7 +9,7 @@ use topology::xml::Document;
 
 use crate::cost::CostProfile;
 use crate::error::Error;
-use crate::explain::ranges;
+use plan::ranges;
 
 /// Hosts in a row that have the same topology.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,8 +16,8 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use plan::cost::Calls;
+use plan::ranges;
 use plan::{CostTable, Plan};
-use planner::explain::ranges;
 use topology::xml::Document;
 use tuner_plugin::table::Communicator;
 use tuner_plugin::{LIBRARY, LIBRARY_FILE, TABLE_FILE};

@@ -1,17 +1,18 @@
 //! The content of NCCL's log, and its comparison with the plan for a machine.
 
 mod against_plan;
-pub mod json;
-mod page;
-mod rebuilt;
+pub(crate) mod page;
 
 use nccl_log::Log;
 use nccl_log::statement::Stage;
+use pages::Page;
+use serde::Serialize;
+
+use crate::JsonSchema;
+use crate::report::Report;
 
 pub use against_plan::{ComparedField, Comparison, LogError, LogQuestion, compare};
 pub(crate) use against_plan::{IGNORED, settings, version};
-pub use json::LogReport;
-pub use rebuilt::{rings, trees};
 
 /// Whether there is something to look at: a warning, or a host or rank that is odd or not ready.
 pub fn is_odd(log: &Log) -> bool {
@@ -24,20 +25,35 @@ pub fn is_odd(log: &Log) -> bool {
         || members.any(|it| unready(it.stage))
 }
 
-/// Whether no line is NCCL's.
-pub const fn has_nothing(log: &Log) -> bool {
-    log.counts.recognized + log.counts.ignored + log.counts.warnings == 0
+/// The content of NCCL's log.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LogReport {
+    /// NCCL warns, or a host or rank is odd or not ready.
+    odd: bool,
+    /// The log.
+    #[serde(flatten)]
+    pub log: Log,
+    /// The comparison with a plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison: Option<Comparison>,
 }
 
-/// The name of a pattern of the search by its number in the log.
-pub const fn pattern(number: u32) -> &'static str {
-    match number {
-        1 => "balanced tree",
-        2 => "split tree",
-        3 => "tree",
-        4 => "ring",
-        5 => "NVLS",
-        6 => "CollNet direct",
-        _ => "unknown",
+impl Report for LogReport {
+    const FORMAT: &'static str = "topo-log";
+    const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
+}
+
+impl LogReport {
+    /// The report of a log, and of its comparison if there is one.
+    pub fn of(log: Log, comparison: Option<Comparison>) -> Self {
+        Self {
+            odd: is_odd(&log),
+            log,
+            comparison,
+        }
     }
 }

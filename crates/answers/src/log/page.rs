@@ -3,29 +3,20 @@
 use std::collections::BTreeMap;
 
 use nccl_log::Communicator;
-use nccl_log::log::{Graph, HostFacts, Oddity, RankFacts};
+use nccl_log::collect::Counts;
+use nccl_log::decisions::pattern;
+use nccl_log::log::{Graph, HostFacts, Oddity, RankFacts, few};
 use nccl_log::statement::Stage;
 use nccl_log::warning::result_name;
 use pages::numbers::{count, or_dash};
 use pages::{Page, Section, Table, row};
 
-use super::{Comparison, LogReport, pattern, rings, trees};
+use nccl_log::rebuilt::{rings, trees};
+
+use super::{Comparison, LogReport};
 
 /// Most rows of a part of the page; JSON has all.
 const SHOWN: usize = 12;
-
-/// Most names in a list.
-const MOST_NAMES: usize = 6;
-
-/// The first few of many.
-fn few(names: &[String]) -> String {
-    let more = names.len().saturating_sub(MOST_NAMES);
-    let shown = names[..names.len() - more].join(", ");
-    match more {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
 
 /// Adds a section with the items that are made, unless there are none.
 fn items(page: &mut Page, title: &str, remark: &str, texts: impl Iterator<Item = String>) {
@@ -60,7 +51,7 @@ impl LogReport {
         if let Some(comparison) = &self.comparison {
             comparison.section(&mut page);
         }
-        self.odd_values(&mut page);
+        odd(&mut page, &self.log.odd());
         self.warnings(&mut page);
         self.failures(&mut page);
         let unknown = self.log.unknown.iter().take(SHOWN / 2);
@@ -107,53 +98,16 @@ impl LogReport {
                 page.field(name, few(&values));
             }
         }
-        let settings = self.settings();
+        let settings = log.settings();
         if !settings.is_empty() {
             page.field("settings", settings.join(", "));
         }
-        page.field("lines", self.lines());
+        page.field("lines", lines(&log.counts));
         if log.is_full {
             let full = "the log says more than is kept: what came last is missing below";
             page.field("note", full);
         }
         page
-    }
-
-    /// Variables with their values on all hosts.
-    fn settings(&self) -> Vec<String> {
-        let mut settings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (name, values) in self.log.hosts.values().flat_map(|it| &it.settings) {
-            let all = settings.entry(name).or_default();
-            for value in values {
-                if !all.contains(&value.as_str()) {
-                    all.push(value);
-                }
-            }
-        }
-        let settings = settings.iter();
-        let settings = settings.map(|(name, values)| format!("{name}={}", values.join(" or ")));
-        settings.collect()
-    }
-
-    /// Numbers of lines, by what became of them.
-    fn lines(&self) -> String {
-        let counts = &self.log.counts;
-        let channels = counts.channels + counts.damaged + counts.broken;
-        let damaged = match counts.damaged {
-            0 => String::new(),
-            damaged => format!(", {damaged} cut by other output"),
-        };
-        format!(
-            "{}: {} read, {} of no interest, {} unknown, {}, {} not NCCL's; {} of {channels} rings, trees and \
-             channels{damaged}",
-            count(counts.lines as usize, "line"),
-            counts.recognized,
-            counts.ignored,
-            counts.unknown,
-            count(counts.warnings as usize, "warning"),
-            counts.others,
-            counts.channels
-        )
     }
 
     fn communicators(&self, page: &mut Page) {
@@ -194,30 +148,6 @@ impl LogReport {
         section.table(table);
     }
 
-    fn odd_values(&self, page: &mut Page) {
-        let several = self.log.communicators.len() > 1;
-        let ranks = self.log.communicators.iter().enumerate();
-        let ranks = ranks.flat_map(|(number, communicator)| {
-            let name = match (&communicator.id, several) {
-                (_, false) => String::new(),
-                (Some(id), true) => format!(" ({id})"),
-                (None, true) => format!(" (#{number})"),
-            };
-            let odd = communicator.odd_ranks.iter();
-            odd.map(move |it| (name.clone(), it))
-        });
-        let hosts = self.log.odd_hosts.iter().map(|it| (String::new(), it));
-        let all: Vec<(String, &Oddity)> = hosts.chain(ranks).collect();
-        let texts = all.iter().take(2 * SHOWN).flat_map(|(of, it)| {
-            let (what, usual, number) = (&it.what, &it.usual, it.usual_count);
-            it.others.iter().take(SHOWN).map(move |(value, who)| {
-                let who = few(who);
-                format!("{what}{of}: {value} on {who}; {usual} on {number} others")
-            })
-        });
-        items(page, "Odd", "differs from most", texts);
-    }
-
     fn warnings(&self, page: &mut Page) {
         let all = &self.log.warnings;
         if all.is_empty() {
@@ -230,7 +160,7 @@ impl LogReport {
                 None => host.clone(),
             });
             let sources: Vec<String> = sources.filter(|it| !it.is_empty()).collect();
-            let (file, line) = &warning.first;
+            let (file, line) = (&warning.file, warning.line);
             section.item(format!(
                 "{} × {} ({file}, line {line}: {})",
                 warning.count,
@@ -261,6 +191,37 @@ impl LogReport {
         });
         items(page, "Errors that functions of NCCL returned", "", texts);
     }
+}
+
+/// Numbers of lines, by what became of them.
+pub(crate) fn lines(counts: &Counts) -> String {
+    let damaged = match counts.damaged {
+        0 => String::new(),
+        damaged => format!(", {damaged} cut by other output"),
+    };
+    let channels = match counts.channels + counts.damaged + counts.broken {
+        0 => String::new(),
+        all => format!(
+            "; {} of {all} rings, trees and channels{damaged}",
+            counts.channels
+        ),
+    };
+    format!(
+        "{}: {} read, {} of no interest, {} unknown, {}, {} not NCCL's{channels}",
+        count(counts.lines as usize, "line"),
+        counts.recognized,
+        counts.ignored,
+        counts.unknown,
+        count(counts.warnings as usize, "warning"),
+        counts.others
+    )
+}
+
+/// Adds what is odd, unless nothing is.
+pub(crate) fn odd(page: &mut Page, all: &[Oddity]) {
+    let texts = all.iter().take(2 * SHOWN);
+    let texts = texts.flat_map(|it| it.sentences().take(SHOWN));
+    items(page, "Odd", "differs from most", texts);
 }
 
 /// Says how many more there are, if any.
@@ -313,8 +274,14 @@ fn graphs(page: &mut Page, graphs: &[Graph]) {
 
 fn channels(page: &mut Page, communicator: &Communicator) {
     let parts = [
-        ("ring", rings(&communicator.decisions)),
-        ("tree", trees(&communicator.decisions)),
+        (
+            "ring",
+            rings(
+                &communicator.decisions.rings,
+                &communicator.decisions.cut_rings,
+            ),
+        ),
+        ("tree", trees(&communicator.decisions.trees)),
     ];
     if parts.iter().all(|(_, equal)| equal.is_empty()) {
         return;

@@ -197,7 +197,7 @@ impl MeasuredLinks {
                 file: measurements.name.clone(),
                 machine: name.to_owned(),
                 why: why.unwrap_or_default(),
-                gpus: planner::explain::ranges(&gpus, ","),
+                gpus: plan::ranges(&gpus, ","),
             });
         }
         let fit = Fit::of(&observed.fitted);

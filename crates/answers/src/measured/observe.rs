@@ -295,7 +295,7 @@ impl Observations {
         let known: BTreeSet<usize> = known.map(|it| it.0).collect();
         let ranges = |gpus: &BTreeSet<usize>| {
             let gpus: Vec<i32> = gpus.iter().map(|it| *it as i32).collect();
-            planner::explain::ranges(&gpus, ",")
+            plan::ranges(&gpus, ",")
         };
         (!measured.is_empty() && measured != known).then(|| {
             format!(

@@ -10,8 +10,11 @@ use std::io::{BufRead, Result};
 
 use findings::facts::{self, Meaning};
 use rustc_hash::FxHashMap;
+use serde::{Serialize, Serializer};
 
+use crate::JsonSchema;
 use crate::batch::{self, LineReader};
+use crate::json;
 use crate::line::Lines;
 use crate::message::{Level, Message, Source, messages};
 use crate::statement::{LineFault, Statement};
@@ -31,13 +34,15 @@ const MOST_RECORDS: usize = 1 << 14;
 const MOST_VALUES: usize = 250_000;
 
 /// Numbers of lines, by what became of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
     /// Lines of the log.
+    #[serde(rename = "all")]
     pub lines: u64,
     /// Bytes of the log.
     pub bytes: u64,
     /// Messages whose values were taken.
+    #[serde(rename = "read")]
     pub recognized: u64,
     /// Messages that are known and of no interest.
     pub ignored: u64,
@@ -50,8 +55,10 @@ pub struct Counts {
     /// Rings, trees and channels that were read.
     pub channels: u64,
     /// Rings, trees and channels that another program's output or the log's end cut.
+    #[serde(rename = "damaged_channels")]
     pub damaged: u64,
     /// Rings, trees and channels in an unknown form.
+    #[serde(rename = "broken_channels")]
     pub broken: u64,
 }
 
@@ -66,19 +73,30 @@ pub struct BrokenLine {
     pub text: String,
 }
 
+impl Serialize for BrokenLine {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{}:{}: {}", self.file, self.line, self.text))
+    }
+}
+
 /// A kind of warning.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Warning {
     /// The first one's text.
     pub text: String,
-    /// Where it is in NCCL's sources.
-    pub place: Option<String>,
-    /// What it means, if that is known.
-    pub meaning: Option<Meaning>,
     /// How many of this kind there are.
     pub count: u64,
-    /// The file and line of the first one.
-    pub first: (String, u64),
+    /// The file of the first one.
+    pub file: String,
+    /// The line of the first one.
+    pub line: u64,
+    /// Where it is in NCCL's sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What it means, if that is known.
+    #[serde(flatten, serialize_with = "json::meaning")]
+    #[schemars(with = "json::Meant")]
+    pub meaning: Option<Meaning>,
     /// Hosts and GPUs that log it, in order; at most a few.
     pub sources: Vec<(String, Option<u32>)>,
 }
@@ -125,7 +143,6 @@ impl LineReader for Collector {
     }
 
     fn take(&mut self, parsed: ParsedLine<'_>) {
-        self.counts.lines += 1;
         self.line(parsed);
     }
 }
@@ -153,7 +170,7 @@ impl Collector {
         self.files.push(file.to_owned());
         let mut lines = Lines::new(stream);
         batch::read(&mut lines, self, self.helpers, progress)?;
-        self.counts.bytes += lines.bytes();
+        self.end(lines.bytes());
         Ok(())
     }
 
@@ -161,6 +178,11 @@ impl Collector {
     pub fn begin(&mut self, file: &str) {
         file.clone_into(&mut self.file);
         self.line = 0;
+    }
+
+    /// Counts the bytes of a file whose lines were all taken.
+    pub const fn end(&mut self, bytes: u64) {
+        self.counts.bytes += bytes;
     }
 
     /// Numbers of lines so far.
@@ -171,6 +193,7 @@ impl Collector {
     /// Takes one line.
     pub fn line(&mut self, line: ParsedLine<'_>) {
         self.line += 1;
+        self.counts.lines += 1;
         let ParsedLine { text, only, .. } = line;
         let mut first = None;
         if let Some((message, statement)) = only {
@@ -282,7 +305,8 @@ impl Collector {
             place: message.place.map(str::to_owned),
             meaning: facts::of_warning(message.text, message.place),
             count: 0,
-            first: (file.clone(), line),
+            file: file.clone(),
+            line,
             sources: Vec::new(),
         });
         warning.count += 1;

@@ -1,6 +1,9 @@
 //! A communicator's beginning, shape, numbers, times and end.
 
+use serde::Serialize;
+
 use super::{Statement, channel};
+use crate::JsonSchema;
 use crate::cursor::{after, find, number, word_after};
 use crate::decisions::ChannelCounts;
 
@@ -28,13 +31,15 @@ pub struct Member<'a> {
 }
 
 /// A stage in the life of a rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Its initialisation begins.
     Start,
     /// Its shape is known.
     Shape,
     /// It is ready.
+    #[serde(rename = "ready")]
     Complete,
     /// It is being destroyed.
     Destroyed,

@@ -16,7 +16,7 @@ pub use machine::machine;
 pub use names::NodeNames;
 pub use path::{ExplainedPath, Hop, PathAnswer, path};
 pub use search::{AttemptStory, attempts, search};
-pub use words::{count, cross_nic, gbps, processor, ranges};
+pub use words::{count, cross_nic, gbps, processor};
 
 use plan::Graph;
 

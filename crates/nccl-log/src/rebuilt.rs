@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use nccl_log::log::Decisions;
-use planner::explain::ranges;
+use plan::ranges;
 
-/// Rings that are equal, with their channels.
-pub fn rings(decisions: &Decisions) -> Vec<(String, String)> {
+use crate::decisions::Neighbors;
+
+/// Rings that are equal, with their channels; `cut_rings` lack their last ranks.
+pub fn rings(rings: &BTreeMap<u32, Vec<u32>>, cut_rings: &BTreeSet<u32>) -> Vec<(String, String)> {
     let mut equal: Vec<(String, Vec<i32>)> = Vec::new();
-    for (channel, ring) in &decisions.rings {
+    for (channel, ring) in rings {
         let mut text = list(ring);
-        if decisions.cut_rings.contains(channel) {
+        if cut_rings.contains(channel) {
             text.push_str(" …");
         }
         add(&mut equal, text, *channel);
@@ -19,10 +20,10 @@ pub fn rings(decisions: &Decisions) -> Vec<(String, String)> {
 }
 
 /// Trees that are equal, with their channels, as chains: `0 → 1 → 2; 0 → 8`.
-pub fn trees(decisions: &Decisions) -> Vec<(String, String)> {
+pub fn trees(trees: &BTreeMap<(u32, u32), Neighbors>) -> Vec<(String, String)> {
     let mut below: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
     let mut roots: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for ((channel, rank), neighbors) in &decisions.trees {
+    for ((channel, rank), neighbors) in trees {
         let of_channel = below.entry(*channel).or_default();
         of_channel.insert(*rank, neighbors.down.into_iter().flatten().collect());
         if neighbors.up.is_none() {
