@@ -55,4 +55,4 @@ use schemars::JsonSchema;
 pub use pile::Pile;
 pub use predict::{Call, Floor, Predict};
 pub use process::Process;
-pub use verdict::{Alternative, Diagnosis, FirstError, Input, Line, Missing, Verdict, Wait};
+pub use verdict::{Alternative, Diagnosis, FirstError, Input, Line, Missing, Ran, Verdict, Wait};

@@ -24,7 +24,7 @@ use crate::outputs::Stacks;
 use crate::predict::Predict;
 use crate::runs::Run;
 use crate::timeouts::Timeouts;
-use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, name_alternatives, sort};
+use crate::verdict::{Diagnosis, Input, Line, Missing, Ran, Verdict, name_alternatives, sort};
 use crate::words::Hits;
 use crate::{gpus, listing, paths, recorders, reports, runs, settings, start};
 
@@ -340,6 +340,8 @@ impl Pile {
             waits,
             first_error,
             unknown,
+            ran: Ran::of(&log),
+            odd: log.odd(),
             events,
         }
     }

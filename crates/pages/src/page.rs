@@ -271,8 +271,11 @@ impl Section {
 
     /// Adds a line with a name, as in a page's head.
     pub fn field(&mut self, name: &str, value: impl Into<String>) -> &mut Self {
-        self.blocks
-            .push(Block::Fields(vec![Field::new(name, value)]));
+        let field = Field::new(name, value);
+        match self.blocks.last_mut() {
+            Some(Block::Fields(fields)) => fields.push(field),
+            _ => self.blocks.push(Block::Fields(vec![field])),
+        }
         self
     }
 

@@ -117,7 +117,8 @@ impl Page {
         for section in &self.sections {
             text.push_str(&section.text(look));
         }
-        trim_lines(&text)
+        // Nothing is above the first section of a page without a head.
+        trim_lines(text.strip_prefix('\n').unwrap_or(&text))
     }
 }
 

@@ -223,18 +223,8 @@ async function diagnoseView(view) {
     element("label", { class: "button" }, "or choose files ", input), " ", state.evidence.length ? again : load));
   if (!state.evidence.length) return;
   const found = await ask({ do: "files", question: { ask: "diagnose", files: state.evidence } });
-  const list = (items) => element("ul", {}, ...items.map((it) => element("li", {}, it)));
-  const ranks = (it) => (it.ranks.length ? [`${it.ranks.length === 1 ? "rank" : "ranks"} ${it.ranks.join(", ")}`] : []);
-  const where = (it) => [...ranks(it), ...it.hosts, ...(it.group ? [it.group] : []), ...(it.collective ? [it.collective] : []), ...it.devices].join(", ");
-  const cell = (name, content) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, content));
   if (found.waits.some((it) => it.awaited.length)) view.append(element("h2", {}, "Who waits for whom"), waits(found.waits));
-  view.append(...found.verdicts.map((it) => element("section", { class: `verdict ${it.certainty}` }, element("h2", {}, `${sentence(it.certainty)}: ${it.title}`), element("p", {}, it.what),
-    element("table", {}, element("tbody", {}, where(it) ? cell("where", where(it)) : null,
-      cell("because", list(it.evidence.map((line) => `${line.input}${line.line ? `:${line.line}` : ""}: ${line.text}`))),
-      cell("do", list(it.next)), cell("see", it.sources.join("; ")), cell("cause", it.cause))))),
-    ...(found.verdicts.length ? [] : [element("p", {}, "No verdict: the evidence names no cause.")]));
-  if (found.missing.length) view.append(element("h2", {}, "What would tell more"), table(["what", "how"], found.missing.map((it) => [it.what, it.how])));
-  view.append(element("h2", {}, "Files"), table(["file", "read as"], found.inputs.map((it) => [it.name, it.read ? it.kind : element("span", { class: "error" }, it.kind)])));
+  view.append(...sections(found.page));
 }
 const link = (name, type, text) => element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name }, name);
 function filesView(view) {

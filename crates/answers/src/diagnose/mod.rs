@@ -1,19 +1,26 @@
-//! The reasons why a job hangs or fails, as JSON, the causes that are known, and the planner's
-//! price of a call that did not end.
+//! The reasons why a job hangs or fails, the causes that are known, and the planner's price of a
+//! call that did not end.
 
+mod page;
 mod price;
 
 use crate::JsonSchema;
 use diagnose::Diagnosis;
 use findings::causes::Cause;
+use pages::Page;
 use serde::Serialize;
 
 use crate::report::Report;
+pub use page::page;
 pub use price::Prices;
 
 impl Report for Diagnosis {
     const FORMAT: &'static str = "topo-diagnose";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(page(self))
+    }
 }
 
 /// The causes that `topo diagnose` names.
@@ -54,6 +61,10 @@ struct CauseRow {
 impl Report for CausesReport {
     const FORMAT: &'static str = "topo-causes";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 impl CausesReport {

@@ -1,12 +1,11 @@
 //! `topo diagnose`: why a job hangs or fails, from what is left of it.
 
 mod inputs;
-mod page;
 
 use std::sync::Arc;
 
 use answers::Machine;
-use answers::diagnose::{CausesReport, Prices};
+use answers::diagnose::{CausesReport, Prices, page};
 use answers::report;
 use anyhow::{Result, bail};
 use diagnose::{Floor, Pile, Predict};
@@ -25,7 +24,7 @@ pub(crate) fn run(
     let form = arguments.form.format();
     if arguments.list {
         output.text = match form {
-            TextOrJson::Text => page::causes(environment.look()),
+            TextOrJson::Text => CausesReport::all().page().text(environment.look()),
             TextOrJson::Json => report::json(&CausesReport::all())?,
         };
         return Ok(());
@@ -51,7 +50,7 @@ pub(crate) fn run(
     }
     output.differs = !diagnosis.verdicts.is_empty();
     output.text = match form {
-        TextOrJson::Text => page::page(&diagnosis, environment.look()),
+        TextOrJson::Text => page(&diagnosis).text(environment.look()),
         TextOrJson::Json => report::json(&diagnosis)?,
     };
     Ok(())

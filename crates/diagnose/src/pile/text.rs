@@ -148,7 +148,9 @@ impl Pile {
             inspector: false,
             stacks: false,
         };
-        batch::read(&mut Lines::new(stream), &mut text, helpers, progress)?;
+        let mut lines = Lines::new(stream);
+        batch::read(&mut lines, &mut text, helpers, progress)?;
+        text.pile.log.end(lines.bytes());
         let TextReader {
             number,
             listing,
