@@ -82,42 +82,41 @@ impl Grid {
 
     fn draw_panel(&self, columns: &[&Column], look: Look) -> String {
         let label_width = self.label_width();
-        let pad = |text: &str, width: usize| {
-            format!(
-                "{text}{}",
-                " ".repeat(width.saturating_sub(text.chars().count()))
-            )
-        };
-        let header: String = columns
-            .iter()
-            .map(|column| pad(&column.header, column.width() + GAP))
-            .collect();
-        let mut text = format!(
-            "  {}\n",
-            look.faint(format!("{}{header}", " ".repeat(label_width)).trim_end())
-        );
+        let widths: Vec<usize> = columns.iter().map(|it| it.width() + GAP).collect();
+        let mut header = " ".repeat(label_width);
+        for (column, width) in columns.iter().zip(&widths) {
+            push(&mut header, &column.header, &column.header, *width);
+        }
+        let mut text = format!("  {}\n", look.faint(header.trim_end()));
         for (row, label) in self.labels.iter().enumerate() {
             // Rows without a cell in this panel (affinities of NICs) are left out.
             if columns.iter().all(|column| column.cells[row].is_empty()) {
                 continue;
             }
-            let mut line = format!("  {}", pad(label, label_width));
-            for (at, column) in columns.iter().enumerate() {
+            let mut line = "  ".to_owned();
+            push(&mut line, label, label, label_width);
+            for (column, width) in columns.iter().zip(&widths) {
                 let cell = &column.cells[row];
-                let width = if at + 1 == columns.len() {
-                    0
-                } else {
-                    column.width() + GAP
-                };
-                line.push_str(&pad(cell, width).replacen(
-                    cell.trim(),
-                    &look.nearness(cell.trim()),
-                    1,
-                ));
+                let word = cell.trim();
+                let before = cell.len() - cell.trim_start().len();
+                line.extend(std::iter::repeat_n(' ', before));
+                push(
+                    &mut line,
+                    &look.nearness(word),
+                    word,
+                    width.saturating_sub(before),
+                );
             }
             text.push_str(line.trim_end());
             text.push('\n');
         }
         text
     }
+}
+
+/// Adds a text that looks as wide as `shown`, with blanks up to a width.
+fn push(line: &mut String, text: &str, shown: &str, width: usize) {
+    line.push_str(text);
+    let blanks = width.saturating_sub(shown.chars().count());
+    line.extend(std::iter::repeat_n(' ', blanks));
 }
