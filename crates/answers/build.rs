@@ -17,13 +17,20 @@ fn main() {
         let Ok(origin) = fs::read_to_string(folder.join("origin.toml")) else {
             continue;
         };
-        let origin = format!("\n{origin}");
-        if value(&origin, "kind", "\n") != "\"model\"" {
+        let origin = format!("\n{}\n", origin.replace('\r', ""));
+        let value = |key: &str, end: &str| {
+            let start = format!("\n{key} = ");
+            let rest = origin.split_once(&start).map(|(_, rest)| rest);
+            let value = rest.and_then(|rest| Some(rest.split_once(end)?.0));
+            value.unwrap_or_else(|| panic!("{}/origin.toml: no {key}", folder.display()))
+        };
+        if value("kind", "\n").trim() != "\"model\"" {
             continue;
         }
-        let [title, summary] = ["name", "summary"].map(|key| value(&origin, key, "\n"));
+        // A string of TOML, or a list of strings, is one of Rust, too, and Rust refuses others.
+        let [title, summary] = ["name", "summary"].map(|key| value(key, "\n"));
         let facts = match has_facts {
-            true => value(&origin, "facts", "\n]\n"),
+            true => value("facts", "\n]\n"),
             false => "[",
         };
         let file = folder.join("topology.xml");
@@ -39,12 +46,4 @@ fn main() {
     let out = env::var_os("OUT_DIR").expect("Cargo says where");
     let out = Path::new(&out).join("machines.rs");
     fs::write(&out, text).unwrap_or_else(|why| panic!("{}: {why}", out.display()));
-}
-
-/// The value of a key, up to what ends it. A string of TOML, or a list of them, is one of Rust,
-/// too; so nothing needs to be parsed, and Rust refuses what is none.
-fn value<'a>(origin: &'a str, key: &str, end: &str) -> &'a str {
-    let rest = origin.split_once(&format!("\n{key} = "));
-    let value = rest.and_then(|(_, rest)| rest.split_once(end));
-    value.map_or("\"\"", |(value, _)| value)
 }

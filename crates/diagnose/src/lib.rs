@@ -9,18 +9,18 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! In reading order: [`verdict`] (what is found), [`predict`] (times), [`pile`] (inputs, recognized
-//! and read), [`archive`] (files in archives), `words` (the causes whose words are in a line),
-//! `process` (processes and their ranks), `events` (what lines say, and who wrote them), `gpus`
-//! (libraries that are older than a GPU), `collectives` (calls of NCCL's log, compared), `parts`
-//! (whether it may have any), `recorders` (ranks by their flight recorders), `timeouts` (ranks by
-//! lines of the watchdog), `reports` (ranks by RAS), `start` (ranks while a communicator is made),
-//! `timings` (how long that took), `settings` (what NCCL's log says), `beside` (causes whose words
-//! count only beside other evidence), `paths` (paths that carry nothing), `cliques` (NVLink
-//! fabrics), `runs` (runs of nccl-tests that differ in one setting), `late` (a rank that is late
-//! again and again, by NCCL's Inspector), `listing` (what `nvidia-smi`, `lspci` and measured
-//! bandwidths show), `machine_files` (topology files and graph files by themselves), `outputs`
-//! (commands that advice asks for).
+//! In reading order: [`verdict`] (what is found), [`job_facts`] (what ran), [`predict`] (times),
+//! [`pile`] (inputs, recognized and read), [`archive`] (files in archives), `words` (the causes
+//! whose words are in a line), `process` (processes and their ranks), `events` (what lines say, and
+//! who wrote them), `gpus` (libraries that are older than a GPU), `collectives` (calls of NCCL's
+//! log, compared), `parts` (whether it may have any), `recorders` (ranks by their flight
+//! recorders), `timeouts` (ranks by lines of the watchdog), `reports` (ranks by RAS), `start`
+//! (ranks while a communicator is made), `timings` (how long that took), `settings` (what NCCL's
+//! log says), `beside` (causes whose words count only beside other evidence), `paths` (paths that
+//! carry nothing), `cliques` (NVLink fabrics), `runs` (runs of nccl-tests that differ in one
+//! setting), `late` (a rank that is late again and again, by NCCL's Inspector), `listing` (what
+//! `nvidia-smi`, `lspci` and measured bandwidths show), `machine_files` (topology files and graph
+//! files by themselves), `outputs` (commands that advice asks for).
 
 pub mod archive;
 mod beside;
@@ -28,6 +28,7 @@ mod cliques;
 mod collectives;
 mod events;
 mod gpus;
+pub mod job_facts;
 mod late;
 mod listing;
 mod machine_files;
@@ -55,4 +56,4 @@ use schemars::JsonSchema;
 pub use pile::Pile;
 pub use predict::{Call, Floor, Predict};
 pub use process::Process;
-pub use verdict::{Alternative, Diagnosis, FirstError, Input, Line, Missing, Ran, Verdict, Wait};
+pub use verdict::{Alternative, Diagnosis, FirstError, Input, Line, Missing, Verdict, Wait};

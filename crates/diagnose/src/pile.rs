@@ -17,6 +17,7 @@ use crate::beside::{self, Beside};
 use crate::cliques::Cliques;
 use crate::collectives::Collectives;
 use crate::events::{At, Events};
+use crate::job_facts::JobFacts;
 use crate::late::Late;
 use crate::listing::Places;
 use crate::machine_files::MachineFiles;
@@ -24,7 +25,7 @@ use crate::outputs::Stacks;
 use crate::predict::Predict;
 use crate::runs::Run;
 use crate::timeouts::Timeouts;
-use crate::verdict::{Diagnosis, Input, Line, Missing, Ran, Verdict, name_alternatives, sort};
+use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, name_alternatives, sort};
 use crate::words::Hits;
 use crate::{gpus, listing, paths, recorders, reports, runs, settings, start};
 
@@ -340,8 +341,8 @@ impl Pile {
             waits,
             first_error,
             unknown,
-            ran: Ran::of(&log),
-            odd: log.odd(),
+            ran: JobFacts::of(&log),
+            oddities: log.odd(),
             events,
         }
     }

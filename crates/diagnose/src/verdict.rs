@@ -2,11 +2,11 @@
 
 use findings::causes::{self, Cause, Certainty, Subject};
 use nccl_log::Log;
-use nccl_log::collect::Counts;
 use nccl_log::log::Oddity;
 use serde::{Serialize, Serializer};
 
 use crate::JsonSchema;
+use crate::job_facts::JobFacts;
 use crate::process::{Process, rank_of};
 
 /// Most lines of evidence of a verdict.
@@ -30,53 +30,15 @@ pub struct Diagnosis {
     /// Warnings of NCCL that no table has.
     #[serde(rename = "unknown_warnings")]
     pub unknown: u64,
-    /// What ran, by the lines of NCCL; absent without one.
+    /// What ran, by the lines of NCCL, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ran: Option<Ran>,
+    pub ran: Option<JobFacts>,
     /// Hosts and ranks that differ from most.
-    pub odd: Vec<Oddity>,
+    pub oddities: Vec<Oddity>,
     /// What lines say: warnings of NCCL and lines that the tables have, the first 65,536 of them,
     /// if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<Told>>,
-}
-
-/// What ran, by the lines of NCCL.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Ran {
-    /// NCCL's versions.
-    pub versions: Vec<String>,
-    /// The hosts.
-    pub hosts: Vec<String>,
-    /// The ranks of the largest communicator.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ranks: Option<u32>,
-    /// Communicators.
-    pub communicators: usize,
-    /// Runs: jobs, or attempts at one.
-    pub runs: usize,
-    /// Variables with their values on all hosts: `NCCL_DEBUG=INFO`.
-    pub settings: Vec<String>,
-    /// Numbers of lines of all inputs that are text, by what became of them.
-    pub lines: Counts,
-}
-
-impl Ran {
-    pub(crate) fn of(log: &Log) -> Option<Self> {
-        if log.has_nothing() {
-            return None;
-        }
-        let hosts = log.hosts.keys().filter(|it| !it.is_empty());
-        Some(Self {
-            versions: log.versions.keys().cloned().collect(),
-            hosts: hosts.cloned().collect(),
-            ranks: log.communicators.iter().map(|it| it.ranks).max(),
-            communicators: log.communicators.len(),
-            runs: log.runs.len().max(1),
-            settings: log.settings(),
-            lines: log.counts,
-        })
-    }
 }
 
 /// What a line says: a warning of NCCL, or a line that the tables have.

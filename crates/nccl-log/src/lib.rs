@@ -13,13 +13,12 @@
 //! The crate opens no file: it reads any [`BufRead`](std::io::BufRead), in memory that the length
 //! of the log does not change.
 //!
-//! In reading order: [`line`](mod@line) (bounded lines), [`utf16`], [`wrapper`] (what
-//! others make of lines), [`batch`] (lines that threads share),
-//! [`message`] (heads of messages, several in one line), [`statement`] (what a message means),
-//! [`decisions`] (values that NCCL decides), [`warning`] (results, shapes of texts), [`collect`]
-//! (statements by rank), [`log`] (what a log says), `join` (ranks of a communicator), [`odd`]
-//! (ranks and hosts that differ from most), [`rebuilt`] (rings and trees as text), `json` (what has
-//! another form there).
+//! In reading order: [`line`](mod@line) (bounded lines), [`utf16`], [`wrapper`] (what others make
+//! of lines), [`batch`] (lines that threads share), [`message`] (heads of messages, several in one
+//! line), [`statement`] (what a message means), [`decisions`] (values that NCCL decides),
+//! [`warning`] (results, shapes of texts), [`collect`] (statements by rank), [`log`] (what a log
+//! says), `join` (ranks of a communicator), [`odd`] (ranks and hosts that differ from most),
+//! [`rebuilt`] (rings and trees as text), `json` (other forms of values in JSON).
 
 pub mod batch;
 pub mod collect;

@@ -12,6 +12,14 @@ use crate::decisions::{ChannelCounts, ConnectionFacts, Neighbors};
 use crate::json;
 use crate::statement::Stage;
 
+/// Settings that every host has for itself.
+pub(crate) const OWN: [&str; 4] = [
+    "NCCL_HOSTID",
+    "NCCL_COMM_ID",
+    "NCCL_DEBUG_FILE",
+    "NCCL_TOPO_DUMP_FILE",
+];
+
 /// The content of a log.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Log {
@@ -103,7 +111,7 @@ impl Log {
     }
 
     /// Hosts, then ranks, that differ from most: ranks with their communicator, if there are
-    /// several.
+    /// several; no hosts if there are several runs, whose settings may differ.
     pub fn odd(&self) -> Vec<Oddity> {
         let several = self.communicators.len() > 1;
         let ranks = self.communicators.iter().enumerate();
@@ -119,23 +127,22 @@ impl Log {
                 ..it
             })
         });
-        self.odd_hosts.iter().cloned().chain(ranks).collect()
+        let hosts = self.odd_hosts.iter().filter(|_| self.runs.is_empty());
+        hosts.cloned().chain(ranks).collect()
     }
 
-    /// Variables with their values on all hosts, in the order of the hosts: `NCCL_DEBUG=INFO`.
-    pub fn settings(&self) -> Vec<String> {
-        let mut settings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    /// By variable the values that any process has, without variables that each host has for
+    /// itself.
+    pub fn settings(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (name, values) in self.hosts.values().flat_map(|it| &it.settings) {
-            let all = settings.entry(name).or_default();
-            for value in values {
-                if !all.contains(&value.as_str()) {
-                    all.push(value);
-                }
+            if !OWN.contains(&name.as_str()) {
+                all.entry(name.clone())
+                    .or_default()
+                    .extend(values.iter().cloned());
             }
         }
-        let settings = settings.iter();
-        let settings = settings.map(|(name, values)| format!("{name}={}", values.join(" or ")));
-        settings.collect()
+        all
     }
 
     /// NCCL's choices, in all communicators.
@@ -338,28 +345,4 @@ pub struct Oddity {
     pub usual_count: usize,
     /// Other values, and who has them.
     pub others: Vec<(String, Vec<String>)>,
-}
-
-impl Oddity {
-    /// A sentence for each of the other values.
-    pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.others.iter().map(|(value, who)| {
-            let (what, usual, number) = (&self.what, &self.usual, self.usual_count);
-            let who = few(who);
-            format!("{what}: {value} on {who}; {usual} on {number} others")
-        })
-    }
-}
-
-/// Most names in a list.
-const MOST_NAMES: usize = 6;
-
-/// The first few of many names.
-pub fn few(names: &[String]) -> String {
-    let more = names.len().saturating_sub(MOST_NAMES);
-    let shown = names[..names.len() - more].join(", ");
-    match more {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

@@ -2,16 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::log::{HostFacts, Oddity, RankFacts};
+use crate::log::{HostFacts, OWN, Oddity, RankFacts};
 use crate::statement::Stage;
-
-/// Settings that every host has for itself.
-const OWN: [&str; 4] = [
-    "NCCL_HOSTID",
-    "NCCL_COMM_ID",
-    "NCCL_DEBUG_FILE",
-    "NCCL_TOPO_DUMP_FILE",
-];
 
 /// An initialisation is slow if it takes so many times and so many seconds more than half of the
 /// ranks need.

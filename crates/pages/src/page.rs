@@ -50,6 +50,9 @@ pub struct Field {
 pub struct Section {
     /// Its title; empty for one that only adds to the page.
     pub title: String,
+    /// How much the title matters, which a terminal shows.
+    #[serde(skip)]
+    pub tone: Tone,
     /// What is said beside the title, with less importance.
     pub remark: String,
     /// Commands and options of the program, which it shows after the remark, and no other program.

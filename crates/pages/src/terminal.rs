@@ -34,7 +34,14 @@ impl Look {
 
     /// A heading with a remark, on the next lines where it does not fit beside.
     pub fn title(self, title: &str, remark: &str) -> String {
-        let heading = self.heading(title);
+        self.titled(Tone::Plain, title, remark)
+    }
+
+    fn titled(self, tone: Tone, title: &str, remark: &str) -> String {
+        let heading = match tone {
+            Tone::Plain => self.heading(title),
+            tone => self.tone(tone, title),
+        };
         if remark.is_empty() {
             return format!("{heading}\n");
         }
@@ -128,7 +135,10 @@ impl Section {
         let body: String = self.blocks.iter().map(|it| it.text(look)).collect();
         match self.title.is_empty() {
             true => body,
-            false => look.section(&self.title, &joined(&self.remark, &self.hint), &body),
+            false => {
+                let remark = joined(&self.remark, &self.hint);
+                format!("\n{}{body}", look.titled(self.tone, &self.title, &remark))
+            }
         }
     }
 }

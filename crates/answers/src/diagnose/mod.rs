@@ -61,10 +61,6 @@ struct CauseRow {
 impl Report for CausesReport {
     const FORMAT: &'static str = "topo-causes";
     const VERSION: u32 = 1;
-
-    fn as_page(&self) -> Option<Page> {
-        Some(self.page())
-    }
 }
 
 impl CausesReport {

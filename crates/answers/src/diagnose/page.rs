@@ -1,14 +1,14 @@
 //! A diagnosis as a page, and the causes that it knows.
 
+use diagnose::job_facts::JobFacts;
 use diagnose::verdict::ranks;
-use diagnose::{Diagnosis, FirstError, Ran, Verdict};
+use diagnose::{Diagnosis, FirstError, Verdict};
 use findings::causes::Certainty;
-use nccl_log::log::few;
 use pages::numbers::count;
-use pages::{Page, Section};
+use pages::{Page, Section, Tone};
 
 use super::CausesReport;
-use crate::log::page::{lines, odd};
+use crate::log::page::{few, lines, odd, settings};
 
 /// Most inputs that are listed by name.
 const MOST_INPUTS: usize = 8;
@@ -21,7 +21,11 @@ pub fn page(diagnosis: &Diagnosis) -> Page {
     let mut page = Page::default();
     for (number, it) in diagnosis.verdicts.iter().enumerate() {
         let title = format!("{}: {}", it.certainty.name(), it.cause.title);
-        verdict(page.section(title, it.cause.id), it, number < MOST_WHOLE);
+        let section = page.section(title, it.cause.id);
+        if it.certainty == Certainty::Proved {
+            section.tone = Tone::Notice;
+        }
+        verdict(section, it, number < MOST_WHOLE);
     }
     if diagnosis.verdicts.is_empty() {
         page.section("No verdict", "the evidence names no cause");
@@ -36,7 +40,7 @@ pub fn page(diagnosis: &Diagnosis) -> Page {
     if let Some(it) = &diagnosis.ran {
         ran(page.section("Ran", "by the lines of NCCL"), it);
     }
-    odd(&mut page, &diagnosis.odd);
+    odd(&mut page, &diagnosis.oddities);
     if !diagnosis.missing.is_empty() {
         let section = page.section("Missing", "what would tell more");
         for it in &diagnosis.missing {
@@ -87,6 +91,11 @@ fn verdict(section: &mut Section, it: &Verdict, is_whole: bool) {
             section.field("or", other);
         }
         sources(section, it.cause.sources);
+    } else if !it.lines.is_empty() {
+        let lines = count(it.lines.len(), "line");
+        section
+            .faint(format!("{lines} of evidence"))
+            .hint("(--json)");
     }
 }
 
@@ -123,26 +132,21 @@ fn unexplained(page: &mut Page, error: &FirstError, unknown: u64) {
     }
 }
 
-fn ran(section: &mut Section, it: &Ran) {
-    let of = |what: &str, all: &[String]| match all.is_empty() {
-        true => None,
-        false => Some(format!("{}: {}", count(all.len(), what), few(all))),
-    };
-    let ranks = it.ranks.map(|ranks| {
-        let of = count(it.communicators, "communicator");
-        format!("{ranks} in the largest of {of}")
+fn ran(section: &mut Section, it: &JobFacts) {
+    let hosts = format!("{}: {}", count(it.hosts.len(), "host"), few(&it.hosts));
+    let ranks = it.ranks.map(|ranks| match it.communicators {
+        1 => ranks.to_string(),
+        all => format!("{ranks} in the largest of {all} communicators"),
     });
-    let runs = (it.runs > 1).then(|| it.runs.to_string());
+    let full = "more was said than is kept: what came last is missing";
     let fields = [
         ("NCCL", (!it.versions.is_empty()).then(|| few(&it.versions))),
-        ("hosts", of("host", &it.hosts)),
+        ("hosts", (!it.hosts.is_empty()).then_some(hosts)),
         ("ranks", ranks),
-        ("runs", runs),
-        (
-            "settings",
-            (!it.settings.is_empty()).then(|| it.settings.join(", ")),
-        ),
+        ("runs", (it.runs > 1).then(|| it.runs.to_string())),
+        ("settings", settings(&it.settings)),
         ("lines", Some(lines(&it.lines))),
+        ("note", it.incomplete.then(|| full.to_owned())),
     ];
     for (name, value) in fields {
         if let Some(value) = value {

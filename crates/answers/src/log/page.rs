@@ -1,22 +1,45 @@
 //! The content of NCCL's log as a page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nccl_log::Communicator;
 use nccl_log::collect::Counts;
 use nccl_log::decisions::pattern;
-use nccl_log::log::{Graph, HostFacts, Oddity, RankFacts, few};
+use nccl_log::log::{Graph, HostFacts, Oddity, RankFacts};
+use nccl_log::rebuilt::{rings, trees};
 use nccl_log::statement::Stage;
 use nccl_log::warning::result_name;
 use pages::numbers::{count, or_dash};
 use pages::{Page, Section, Table, row};
 
-use nccl_log::rebuilt::{rings, trees};
-
 use super::{Comparison, LogReport};
 
 /// Most rows of a part of the page; JSON has all.
 const SHOWN: usize = 12;
+
+/// Most names in a list.
+const MOST_NAMES: usize = 6;
+
+/// Most variables in a line.
+const MOST_SETTINGS: usize = 32;
+
+/// Most characters of a value that is odd.
+const MOST_OF_VALUE: usize = 120;
+
+/// The first few of many.
+pub(crate) fn few(names: &[String]) -> String {
+    first(names, ", ")
+}
+
+fn first(names: &[impl AsRef<str>], separator: &str) -> String {
+    let more = names.len().saturating_sub(MOST_NAMES);
+    let shown = names[..names.len() - more].iter().map(AsRef::as_ref);
+    let shown = shown.collect::<Vec<&str>>().join(separator);
+    match more {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
 
 /// Adds a section with the items that are made, unless there are none.
 fn items(page: &mut Page, title: &str, remark: &str, texts: impl Iterator<Item = String>) {
@@ -98,9 +121,8 @@ impl LogReport {
                 page.field(name, few(&values));
             }
         }
-        let settings = log.settings();
-        if !settings.is_empty() {
-            page.field("settings", settings.join(", "));
+        if let Some(settings) = settings(&log.settings()) {
+            page.field("settings", settings);
         }
         page.field("lines", lines(&log.counts));
         if log.is_full {
@@ -219,9 +241,42 @@ pub(crate) fn lines(counts: &Counts) -> String {
 
 /// Adds what is odd, unless nothing is.
 pub(crate) fn odd(page: &mut Page, all: &[Oddity]) {
-    let texts = all.iter().take(2 * SHOWN);
-    let texts = texts.flat_map(|it| it.sentences().take(SHOWN));
-    items(page, "Odd", "differs from most", texts);
+    let texts: Vec<String> = all.iter().flat_map(sentences).collect();
+    if texts.is_empty() {
+        return;
+    }
+    let section = page.section("Odd", "differs from most");
+    for text in texts.iter().take(2 * SHOWN) {
+        section.item(text);
+    }
+    more(section, texts.len().saturating_sub(2 * SHOWN), "more");
+}
+
+/// A sentence for each value that differs.
+fn sentences(it: &Oddity) -> impl Iterator<Item = String> {
+    let short = |text: &str| match text.char_indices().nth(MOST_OF_VALUE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    };
+    it.others.iter().map(move |(value, who)| {
+        let (value, usual, who) = (short(value), short(&it.usual), few(who));
+        let others = count(it.usual_count, "other");
+        format!("{}: {value} on {who}; {usual} on {others}", it.what)
+    })
+}
+
+/// Variables with their values.
+pub(crate) fn settings(all: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
+    let text = |(name, values): (&String, &BTreeSet<String>)| {
+        let values: Vec<&String> = values.iter().collect();
+        format!("{name}={}", first(&values, " or "))
+    };
+    let shown: Vec<String> = all.iter().take(MOST_SETTINGS).map(text).collect();
+    match (shown.is_empty(), all.len() - shown.len()) {
+        (true, _) => None,
+        (false, 0) => Some(shown.join(", ")),
+        (false, more) => Some(format!("{} and {more} more", shown.join(", "))),
+    }
 }
 
 /// Says how many more there are, if any.
