@@ -254,8 +254,11 @@ impl Members {
     /// Communicators with these ranks.
     ///
     /// # Errors
-    /// A communicator has no rank, or a rank is in two.
+    /// There is no communicator, one has no rank, or a rank is in two.
     pub fn listed(lists: Vec<Vec<u32>>) -> Result<Self, String> {
+        if lists.is_empty() {
+            return Err("no communicator; expected the ranks of at least one".to_owned());
+        }
         if lists.iter().any(Vec::is_empty) {
             return Err("a communicator has no rank; expected at least one".to_owned());
         }

@@ -175,6 +175,10 @@ fn what_is_wrong_is_said_with_its_line() {
             "calls:2: `3-1` is no list of ranks",
         ),
         (
+            "{\"groups\": {\"x\": []}, \"calls\": []}",
+            "calls:1: group x: no communicator",
+        ),
+        (
             "{\"calls\": [{\"group\": 1}]}",
             "calls:1: invalid type: integer `1`, expected a string",
         ),
