@@ -251,7 +251,7 @@ fn a_page_that_looks_wrong() -> Result<Completion, Failed> {
     let mut wrong = Vec::new();
     for (style, alike) in [
         ("", true),
-        ("* { font-family: serif !important }", true),
+        ("* { font-family: 'DejaVu Serif', serif !important }", true),
         ("* { letter-spacing: .3px }", true),
         (".picture rect { visibility: hidden }", false),
         (
