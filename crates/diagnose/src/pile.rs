@@ -287,11 +287,8 @@ impl Pile {
         if !explained {
             let (found, lacks) = self.timeouts.verdicts(&self.reports, &log, &hosts, predict);
             // A call that waits says less than recorders do, a rank that it names says more.
-            verdicts.extend(
-                found
-                    .into_iter()
-                    .filter(|it| is_first || !it.ranks.is_empty()),
-            );
+            let says_more = |it: &Verdict| is_first || !it.ranks.is_empty();
+            verdicts.extend(found.into_iter().filter(says_more));
             missing.extend(lacks);
         }
         let (found, lacks) = reports::verdicts(&self.reports, is_hang, &log);
