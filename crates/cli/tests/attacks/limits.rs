@@ -64,11 +64,11 @@ pub(crate) fn many_runs_in_one_file_take_memory_for_their_rows() {
         assert_eq!(said.status, Some(0), "{}", said.err);
         mib
     };
-    // 100 MiB in all; the program itself takes 20, or more where it is not optimized.
+    // 100 MiB in all, of which 13 are the program's where it is optimized, and more elsewhere.
     let own = read(cut_run());
     for text in [runs, rows] {
         let mib = read(text);
         let tables = mib.saturating_sub(own);
-        assert!(own > 0 && tables <= 80, "{mib} MiB, {own} of the program");
+        assert!(own > 0 && tables <= 87, "{mib} MiB, {own} of the program");
     }
 }
