@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use answers::Machine;
 use answers::built_in::BuiltIn;
+use answers::suggest;
 use anyhow::{Context, Result, anyhow, bail};
 use findings::Finding;
 use plan::Plan;
 use planner::Settings;
 use probe::Probe;
 use probe::record::Recording;
+use records::Listings;
 use topology::System;
 use topology::xml::Limits;
 
@@ -20,16 +22,18 @@ use crate::environment::Environment;
 use crate::live;
 use crate::output::Output;
 use crate::render::count;
-use answers::suggest;
 
 const IN_FOLDER: &str = "topology.xml";
 
 /// Most names of a folder that are looked at for a hint.
 const MOST_NAMES: usize = 1 << 14;
 
-/// Reads a machine with warnings: a topology file, what nvidia-smi and lspci printed, a folder's
-/// topology.xml, a recording, or standard input (`-`). It is called as its file, or as the folder
-/// when the file is called topology.xml.
+/// Most files of a folder that are read as listings of one machine.
+const MOST_LISTINGS: usize = 256;
+
+/// Reads a machine with warnings: a topology file, what nvidia-smi and lspci printed, a folder with
+/// topology.xml or with such listings, a recording, or standard input (`-`). It is called as its
+/// file, or as the folder when the file is called topology.xml.
 pub(crate) fn machine(file: &Path, output: &mut Output) -> Result<Machine> {
     read(file, output).map(|(name, it)| named_machine(name, it))
 }
@@ -51,15 +55,48 @@ fn read(file: &Path, output: &mut Output) -> Result<(String, records::Machine)> 
             read.label
         );
     }
-    parse(read, output)
+    parse(&[read], output)
 }
 
-fn parse(read: Bytes, output: &mut Output) -> Result<(String, records::Machine)> {
-    let machine = records::machine(&read.label, &read.bytes)?;
+/// The machine of the inputs, called as the first of them.
+fn parse(all: &[Bytes], output: &mut Output) -> Result<(String, records::Machine)> {
+    let machine = match all {
+        [one] if one.parts.is_empty() => records::machine(&one.label, &one.bytes)?,
+        _ => joined(all, output)?,
+    };
     let warnings = machine.document.warnings.iter().map(ToString::to_string);
     output.warnings.extend(warnings);
     output.warnings.extend(machine.assumed.iter().cloned());
-    Ok((read.name, machine))
+    let name = all.first().map(|it| it.name.clone());
+    Ok((name.unwrap_or_default(), machine))
+}
+
+/// The machine that listings describe together.
+fn joined(all: &[Bytes], output: &mut Output) -> Result<records::Machine> {
+    let texts = all.iter().flat_map(Bytes::texts).collect::<Vec<_>>();
+    let label = all.iter().map(|it| it.label.as_str()).collect::<Vec<_>>();
+    let label = label.join(" + ");
+    let (mut used, mut other) = (Vec::new(), Vec::new());
+    for (name, bytes) in &texts {
+        match Listings::read(name, bytes) {
+            Ok(None) => other.push(*name),
+            _ => used.push(*name),
+        }
+    }
+    if !other.is_empty() && !used.is_empty() {
+        output.warnings.push(format!(
+            "{label}: read {}; nothing of a machine in {}",
+            used.join(", "),
+            other.join(", ")
+        ));
+    }
+    match Listings::read_all(&texts)? {
+        Some(facts) => Ok(records::Machine::of(&label, &facts)?),
+        None => bail!(
+            "{label}: no listing of a machine; expected the output of `nvidia-smi topo -m` or of \
+             `lspci -vv` (as root) among the files"
+        ),
+    }
 }
 
 /// Fails on a file of AMD's RCCL.
@@ -134,17 +171,83 @@ pub(crate) enum Source {
     Topology(Machine),
 }
 
+/// A file of several.
+enum Given {
+    Whole(Source),
+    /// Listings of a machine, which others may add to.
+    Listing(Bytes),
+}
+
+impl Given {
+    fn source(self, output: &mut Output) -> Result<Source> {
+        match self {
+            Self::Whole(source) => Ok(source),
+            Self::Listing(read) => Source::of(read, output),
+        }
+    }
+}
+
 impl Source {
     /// Reads a plan or a topology file: JSON is the one, XML the other.
     pub(crate) fn read(file: &Path, output: &mut Output) -> Result<Self> {
-        let read = Bytes::read(file, Plan::MAX_BYTES)?;
+        Self::of(Bytes::read(file, Plan::MAX_BYTES)?, output)
+    }
+
+    /// Reads plans and topology files. Listings that describe no machine by themselves (names,
+    /// processors, adapters) are part of the one machine that another file describes.
+    pub(crate) fn read_all(files: &[PathBuf], output: &mut Output) -> Result<Vec<Self>> {
+        let (mut parts, mut machines) = (Vec::new(), Vec::new());
+        let mut left = Plan::MAX_BYTES;
+        for file in files {
+            let read = Bytes::read(file, left)?;
+            let facts = match files.len() > 1 && read.parts.is_empty() && !read.is_json() {
+                true => Listings::read(&read.label, &read.bytes).ok().flatten(),
+                false => None,
+            };
+            // Texts are held until all are known, the rest is small when it was read.
+            match facts {
+                None if read.parts.is_empty() => {
+                    machines.push(Given::Whole(Self::of(read, output)?))
+                }
+                Some(facts) if !facts.has_places() => {
+                    left -= read.bytes.len();
+                    parts.push(read);
+                }
+                _ => {
+                    left = left.saturating_sub(read.texts().iter().map(|it| it.1.len()).sum());
+                    machines.push(Given::Listing(read));
+                }
+            }
+        }
+        let Some(part) = parts.first().map(|it| it.label.clone()) else {
+            let all = machines.into_iter().map(|it| it.source(output));
+            return all.collect();
+        };
+        match machines.pop() {
+            Some(Given::Listing(machine)) if machines.is_empty() => parts.insert(0, machine),
+            None => {}
+            Some(_) if machines.is_empty() => bail!(
+                "{part} describes no machine by itself, and the other file holds all of one; expected \
+                 listings beside listings"
+            ),
+            Some(_) => bail!(
+                "{part} describes no machine by itself, and the job has {} others; expected the \
+                 listings of each host in a folder or file of its own",
+                machines.len() + 1
+            ),
+        }
+        let (name, machine) = parse(&parts, output)?;
+        Ok(vec![Self::Topology(named_machine(name, machine))])
+    }
+
+    fn of(read: Bytes, output: &mut Output) -> Result<Self> {
         if read.is_json() {
             let text = std::str::from_utf8(&read.bytes)
                 .with_context(|| format!("{} is no plan", read.label))?;
             let plan = Plan::from_json(text).with_context(|| read.label.clone())?;
             return Ok(Self::Plan(read.name, plan));
         }
-        let (name, machine) = parse(read, output)?;
+        let (name, machine) = parse(&[read], output)?;
         Ok(Self::Topology(named_machine(name, machine)))
     }
 }
@@ -188,6 +291,8 @@ struct Bytes {
     /// The name of the file in messages.
     label: String,
     bytes: Vec<u8>,
+    /// The files of a folder, in place of bytes.
+    parts: Vec<(String, Vec<u8>)>,
 }
 
 impl Bytes {
@@ -201,6 +306,7 @@ impl Bytes {
                 label: name.clone(),
                 name,
                 bytes,
+                parts: Vec::new(),
             });
         }
         if is_recording(file) && !file.join(IN_FOLDER).is_file() {
@@ -208,6 +314,7 @@ impl Bytes {
                 name: folder_name(file),
                 label: file.display().to_string(),
                 bytes: topology::xml::write(&live::replay(file, |it| it)?.document).into_bytes(),
+                parts: Vec::new(),
             });
         }
         if let Some(machine) = named(file) {
@@ -215,16 +322,40 @@ impl Bytes {
                 name: machine.name.to_owned(),
                 label: format!("{} (built in)", machine.name),
                 bytes: machine.text.as_bytes().to_vec(),
+                parts: Vec::new(),
             });
         }
-        let path = resolve(file)?;
+        let path = match resolve(file) {
+            Ok(path) => path,
+            Err(why) => {
+                let parts = listings_in(file, most);
+                if parts.is_empty() {
+                    return Err(why);
+                }
+                return Ok(Self {
+                    name: folder_name(file),
+                    label: file.display().to_string(),
+                    bytes: Vec::new(),
+                    parts,
+                });
+            }
+        };
         let bytes = files::read(&path, most);
         let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Self {
             name: machine_name(&path),
             label: path.display().to_string(),
             bytes,
+            parts: Vec::new(),
         })
+    }
+
+    /// Its texts with their names.
+    fn texts(&self) -> Vec<(&str, &[u8])> {
+        match self.parts.is_empty() {
+            true => vec![(&self.label, &self.bytes)],
+            false => self.parts.iter().map(|it| (&*it.0, &*it.1)).collect(),
+        }
     }
 
     fn is_json(&self) -> bool {
@@ -267,6 +398,30 @@ fn resolve(file: &Path) -> Result<PathBuf> {
             ))
         }
         Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+    }
+}
+
+/// The files of a folder, if one of them is a listing of a machine; of all together at most `most`
+/// bytes.
+fn listings_in(folder: &Path, most: u64) -> Vec<(String, Vec<u8>)> {
+    if !folder.is_dir() || is_root(folder) {
+        return Vec::new();
+    }
+    let mut left = most;
+    let mut found = Vec::new();
+    for name in names_in(folder).into_iter().take(MOST_LISTINGS) {
+        let path = folder.join(name);
+        let is_file = std::fs::metadata(&path).is_ok_and(|it| it.is_file());
+        if let Some(bytes) = is_file.then(|| files::read(&path, left).ok()).flatten() {
+            left -= bytes.len() as u64;
+            found.push((path.display().to_string(), bytes));
+        }
+    }
+    let is_listing =
+        |(name, bytes): &(String, Vec<u8>)| !matches!(Listings::read(name, bytes), Ok(None));
+    match found.iter().any(is_listing) {
+        true => found,
+        false => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use plan::Plan;
 use planner::Planned;
 
 use crate::arguments::{HostsArguments, JobArguments};
-use crate::input::{self, Source};
+use crate::input::Source;
 use crate::output::Output;
 
 /// What a plan lacks for who looks at links.
@@ -27,8 +27,12 @@ pub(crate) fn refuse_input_twice(arguments: &HostsArguments) -> Result<()> {
 /// Reads machines, of which none may be a plan.
 pub(crate) fn machines(arguments: &HostsArguments, output: &mut Output) -> Result<Vec<Machine>> {
     refuse_input_twice(arguments)?;
-    let files = arguments.files.iter();
-    files.map(|file| input::machine(file, output)).collect()
+    let read = Source::read_all(&arguments.files, output)?.into_iter();
+    let machines = read.map(|it| match it {
+        Source::Topology(machine) => Ok(machine),
+        Source::Plan(name, _) => bail!("{name} is a plan; expected topology files"),
+    });
+    machines.collect()
 }
 
 /// The kinds of a job's files.
@@ -44,8 +48,8 @@ pub(crate) enum Sources {
 pub(crate) fn read(arguments: &JobArguments, output: &mut Output) -> Result<Sources> {
     refuse_input_twice(&arguments.hosts)?;
     let mut machines = Vec::new();
-    for file in &arguments.hosts.files {
-        match Source::read(file, output)? {
+    for read in Source::read_all(&arguments.hosts.files, output)? {
+        match read {
             Source::Plan(name, plan) => {
                 arguments.refuse_beside_plan(&name)?;
                 return Ok(Sources::Plan(name, plan));

@@ -45,6 +45,7 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
     let counts: Vec<Vec<u32>> = counts.collect();
     let of_gpus: Vec<String> = gpus.iter().map(|it| bus_ids[*it].clone()).collect();
     let mut nvlinks = tree::nvlinks(&counts, &of_gpus).into_iter();
+    let chip_links = tree::chip_links(facts, &mut assumed);
 
     let (mut nets, mut unknown, mut down) = (0, Vec::new(), Vec::new());
     let mut elements = Vec::new();
@@ -56,9 +57,12 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
         if let Some(kind) = kinds[at] {
             let dev = device.gpu.map_or(at, |number| number as usize);
             let mut function = tree::pci(&bus_ids[at], GPU, link);
-            function
-                .children
-                .push(tree::gpu(dev, kind, nvlinks.next().unwrap_or_default()));
+            function.children.push(tree::gpu(
+                dev,
+                kind,
+                nvlinks.next().unwrap_or_default(),
+                chip_links,
+            ));
             elements.push(Some(function));
             continue;
         }
@@ -99,16 +103,30 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Op
         let named = facts.gpus.iter().find(|it| it.index == number)?;
         gpu::kind_of_name(&named.name)
     };
-    let guess = Kind::of(guess(matrix));
-    let mut guessed = false;
+    let numbers: Vec<u32> = matrix.devices.iter().filter_map(|it| it.gpu).collect();
+    let unnamed = numbers.iter().filter(|it| named(**it).is_none()).count();
+    let is_all = |it: &&(usize, String)| it.0 == numbers.len() && unnamed == it.0;
+    let counted = facts.counted.as_ref().filter(is_all);
+    // A report may name one of equal GPUs.
+    let mut names = facts.gpus.iter().map(|it| it.name.as_str());
+    let first = names.next().filter(|first| names.all(|it| it == *first));
+    let like = counted.map(|it| it.1.as_str()).or(first);
+    let alike = like.and_then(gpu::kind_of_name);
+    let guess = alike.unwrap_or_else(|| Kind::of(guess(matrix)));
     let kinds = matrix.devices.iter().map(|device| {
         let number = device.gpu?;
-        let known = named(number);
-        guessed |= known.is_none();
-        Some(known.unwrap_or(guess))
+        Some(named(number).unwrap_or(guess))
     });
     let kinds = kinds.collect();
-    if guessed {
+    if let (1.., Some(like), Some(_)) = (unnamed, like, alike) {
+        let which = match unnamed == numbers.len() {
+            true => "the GPUs are",
+            false => "GPUs without a name are",
+        };
+        assumed.push(format!(
+            "{which} taken for {like}, as the text says: put the output of `nvidia-smi -L` beside this"
+        ));
+    } else if unnamed > 0 {
         let why = match has_nvlinks(matrix) {
             true => ", by their NVLinks",
             false => "",

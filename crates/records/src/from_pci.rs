@@ -126,9 +126,12 @@ pub(crate) fn root(facts: &Listings) -> Made {
         tree::pci(&facts.pci[at].bus_id(), facts.pci[at].class(), link)
     };
     let nvlinks = nvlinks(facts, &gpus, &kinds, &mut assumed);
+    let chip_links = tree::chip_links(facts, &mut assumed);
     for (dev, ((at, kind), links)) in gpus.iter().zip(&kinds).zip(nvlinks).enumerate() {
         let mut element = function(*at, kind.pci_speed);
-        element.children.push(tree::gpu(dev, *kind, links));
+        element
+            .children
+            .push(tree::gpu(dev, *kind, links, chip_links));
         ends.insert(*at, element);
     }
     let listed = names(facts, adapters.len());

@@ -2,6 +2,14 @@
 
 use std::ops::RangeInclusive;
 
+use crate::text;
+
+/// Most GPUs that a line names.
+const MOST_LISTED: usize = 512;
+
+/// Most words of a GPU's name in prose.
+const MOST_WORDS: usize = 4;
+
 /// A kind of GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kind {
@@ -124,19 +132,51 @@ pub fn kind_of_id(device: u16) -> Option<Kind> {
     found.map(|(_, sm)| Kind::of(*sm))
 }
 
-/// A line of `nvidia-smi -L`, or the first line of a GPU in the table of `nvidia-smi`.
-pub(crate) fn named(line: &str) -> Option<NamedGpu> {
-    let line = line.trim();
-    if let Some(rest) = line.strip_prefix("GPU ") {
-        let (index, name) = rest.split_once(": ")?;
-        let name = name.split(" (UUID").next()?.trim();
-        let index = index.parse().ok()?;
-        return kind_of_name(name).map(|_| NamedGpu {
-            index,
-            name: name.to_owned(),
-            bus_id: None,
-        });
+/// The GPUs that a line names: one of `nvidia-smi -L`, of a report (`GPU 0,1: NVIDIA GB200`, also
+/// as an item of Markdown), or the first line of a GPU in the table of `nvidia-smi`.
+pub(crate) fn named(line: &str) -> Vec<NamedGpu> {
+    let item = text::item(line);
+    match item.strip_prefix("GPU ").and_then(listed) {
+        Some(listed) => listed,
+        None => in_table(line.trim()).into_iter().collect(),
     }
+}
+
+/// `0,1: NAME`, and what people write behind the name.
+fn listed(text: &str) -> Option<Vec<NamedGpu>> {
+    let (numbers, name) = text.split_once(':')?;
+    let numbers = text::numbers(numbers, MOST_LISTED)?;
+    let name = text::item(name).split(" (UUID").next()?;
+    let name = name.split([',', '|']).next()?.trim();
+    kind_of_name(name)?;
+    let gpu = |index: usize| NamedGpu {
+        index: index as u32,
+        name: name.to_owned(),
+        bus_id: None,
+    };
+    Some(numbers.into_iter().map(gpu).collect())
+}
+
+/// The number of equal GPUs that a line of prose names, with its words: `8x RTX PRO 6000`.
+pub(crate) fn counted(line: &str) -> Option<(usize, String)> {
+    let mut words = text::item(line).split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let number = word.strip_suffix(['x', 'X', '×']).or_else(|| {
+            let is_times = |it: &&str| ["x", "X", "×"].contains(it);
+            words.next_if(is_times).map(|_| word)
+        });
+        let Some(number) = number.and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        let name: Vec<&str> = words.by_ref().take(MOST_WORDS).collect();
+        let name = name.join(" ");
+        return kind_of_name(&name).map(|_| (number, name));
+    }
+    None
+}
+
+/// The first line of a GPU in the table of `nvidia-smi`.
+fn in_table(line: &str) -> Option<NamedGpu> {
     let mut cells = line.strip_prefix('|')?.split('|');
     let (index, name) = cells.next()?.trim().split_once(' ')?;
     let bus_id = cells.next()?.split_whitespace().next()?;

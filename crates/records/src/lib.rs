@@ -52,6 +52,10 @@ use topology::xml::{self, Document};
 pub use totals::Total;
 use tree::Made;
 
+/// How XML of hwloc says what it is, within so many bytes.
+const HWLOC: &[u8] = b"hwloc";
+const MOST_PROLOGUE: usize = 512;
+
 /// A machine that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
@@ -70,7 +74,14 @@ impl Machine {
     /// Neither a matrix of GPUs nor PCI functions of GPUs.
     pub fn of(file: &str, facts: &Listings) -> Result<Self, Error> {
         let made = made(file, facts)?;
-        let assumed = made.assumed.iter().map(|it| format!("{file}: {it}"));
+        let others = (facts.others > 0).then(|| {
+            format!(
+                "matrices of other machines in it that are left out: {}; give each machine as a file",
+                facts.others
+            )
+        });
+        let assumed = made.assumed.into_iter().chain(others);
+        let assumed = assumed.map(|it| format!("{file}: {it}"));
         Ok(Self {
             document: Document::from_root(file, made.root),
             shown: doubts::of(facts),
@@ -93,15 +104,27 @@ impl Machine {
 /// # Errors
 /// Text that is neither, a matrix that contradicts itself, or no GPU in it.
 pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
-    let Some(facts) = Listings::read(file, bytes)? else {
-        let document = xml::parse(file, bytes)?;
-        return Ok(Machine {
-            document,
-            shown: Vec::new(),
-            assumed: Vec::new(),
-        });
-    };
-    Machine::of(file, &facts)
+    if let Some(facts) = Listings::read(file, bytes)? {
+        return Machine::of(file, &facts);
+    }
+    if bytes
+        .windows(HWLOC.len())
+        .take(MOST_PROLOGUE)
+        .any(|it| it == HWLOC)
+    {
+        return Err(error(
+            file,
+            1,
+            "a topology of hwloc does not say how GPUs are joined",
+            "the XML of lstopo",
+            "NCCL's topology file, or the output of `nvidia-smi topo -m` or of `lspci -vv` (as root)",
+        ));
+    }
+    Ok(Machine {
+        document: xml::parse(file, bytes)?,
+        shown: Vec::new(),
+        assumed: Vec::new(),
+    })
 }
 
 /// The tree of a machine that listings describe.

@@ -70,12 +70,14 @@ pub struct Matrix {
     pub devices: Vec<Device>,
     /// Devices × devices.
     pub nearness: Vec<Vec<Nearness>>,
+    /// GPUs have NUMA nodes of their own, as those of Grace have.
+    pub has_gpu_nodes: bool,
 }
 
 /// The matrix of a text, line by line.
 #[derive(Debug)]
 pub(crate) struct MatrixReader<'f> {
-    file: &'f str,
+    pub(crate) file: &'f str,
     names: Vec<String>,
     /// The line of the header.
     at: u32,
@@ -83,6 +85,11 @@ pub(crate) struct MatrixReader<'f> {
     /// Names of the legend, such as `NIC0` and `mlx5_0`.
     legend: Vec<(String, String)>,
     seen_legend: bool,
+    has_gpu_nodes: bool,
+    /// The first device of a header below the matrix.
+    other: Option<String>,
+    /// Matrices below this one, of other machines.
+    pub(crate) others: u32,
 }
 
 #[derive(Debug)]
@@ -102,6 +109,9 @@ impl<'f> MatrixReader<'f> {
             rows: Vec::new(),
             legend: Vec::new(),
             seen_legend: false,
+            has_gpu_nodes: false,
+            other: None,
+            others: 0,
         }
     }
 
@@ -115,6 +125,7 @@ impl<'f> MatrixReader<'f> {
         if self.rows.len() < self.names.len() {
             return self.row(number, line);
         }
+        self.count_others(line);
         self.seen_legend |= line.trim() == "NIC Legend:";
         let entry = line.trim().split_once(": ").filter(|_| self.seen_legend);
         if let Some((short, name)) = entry.filter(|(short, name)| {
@@ -124,6 +135,20 @@ impl<'f> MatrixReader<'f> {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Counts the matrices of other machines: headers with a row below.
+    fn count_others(&mut self, line: &str) {
+        let mut cells = line.split_whitespace();
+        let begins = cells
+            .next()
+            .is_some_and(|it| Some(it) == self.other.as_deref());
+        if begins && cells.next().and_then(Nearness::read) == Some(Nearness::Itself) {
+            self.others += 1;
+            self.other = None;
+        } else if let Some(first) = header(line).first() {
+            self.other = Some(first.clone());
+        }
     }
 
     /// Forgets a header: the rows below it are those of another matrix.
@@ -140,9 +165,12 @@ impl<'f> MatrixReader<'f> {
         };
         let wanted = &self.names[self.rows.len()];
         if label != wanted {
-            // A text that only begins like a matrix.
             if self.rows.is_empty() {
-                self.names.clear();
+                // Otherwise a text that only begins like a matrix.
+                let is_wrapped = line.split_whitespace().all(|it| COLUMNS.contains(&it));
+                if !is_wrapped {
+                    self.names.clear();
+                }
                 return Ok(false);
             }
             return Err(error(
@@ -172,6 +200,8 @@ impl<'f> MatrixReader<'f> {
         let numa = cells
             .next()
             .and_then(|it| it.split(['-', ',']).next()?.parse().ok());
+        self.has_gpu_nodes |=
+            numa.is_some() && cells.next().is_some_and(|it| it.parse::<u32>().is_ok());
         self.rows.push(Row {
             line: number,
             nearness,
@@ -213,6 +243,7 @@ impl<'f> MatrixReader<'f> {
         Ok(Some(Matrix {
             devices: devices.collect(),
             nearness: self.rows.iter().map(|row| row.nearness.clone()).collect(),
+            has_gpu_nodes: self.has_gpu_nodes,
         }))
     }
 
@@ -262,8 +293,13 @@ impl<'f> MatrixReader<'f> {
     }
 }
 
+/// The words of the columns behind devices, which a narrow window may wrap.
+const COLUMNS: [&str; 5] = ["CPU", "Affinity", "NUMA", "GPU", "ID"];
+
 /// The devices that a header names; empty if the line is none.
 pub(crate) fn header(line: &str) -> Vec<String> {
+    // People join it with the command.
+    let line = line.rsplit_once("topo -m").map_or(line, |(_, rest)| rest);
     // The name of the last device may have no space before the next column.
     let devices = line.split("CPU Affinity").next().unwrap_or(line);
     let cells = devices.split_whitespace().take_while(|it| *it != "CPU");

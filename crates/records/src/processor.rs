@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use topology::node::nccl_family;
 
-use crate::text::{numbers, value};
+use crate::text::{item, numbers, value};
 
 /// Most processors of a machine.
 const MOST: usize = 1 << 14;
@@ -39,6 +39,16 @@ impl ProcessorReader {
         } else if let Some(vendor) = value(line, "Vendor ID") {
             let known = ["AuthenticAMD", "GenuineIntel"].contains(&vendor);
             self.processor.vendor = known.then(|| vendor.to_owned());
+        } else if let Some(name) = value(line, "Model name").or_else(|| value(item(line), "CPU")) {
+            // Reports have the name alone.
+            let has = |words: &[&str]| words.iter().any(|it| name.contains(it));
+            let named = match () {
+                () if has(&["AMD", "EPYC", "Ryzen"]) => Some("AuthenticAMD"),
+                () if has(&["Intel", "Xeon"]) => Some("GenuineIntel"),
+                () => None,
+            };
+            let vendor = &mut self.processor.vendor;
+            *vendor = vendor.take().or(named.map(str::to_owned));
         } else if let Some(family) = value(line, "CPU family") {
             self.family = family.parse().ok();
         } else if let Some(model) = value(line, "Model") {

@@ -19,6 +19,9 @@ use crate::processor::{Processor, ProcessorReader};
 use crate::text::MOST;
 use crate::{gpu, text};
 
+/// Bytes in which XML says what it is.
+const MOST_PROLOGUE: usize = 512;
+
 /// What listings say of a machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Listings {
@@ -30,8 +33,12 @@ pub struct Listings {
     pub pci: Vec<Function>,
     /// Whether the bridges are those of `lspci -tv`, and no listing has links.
     pub is_tree: bool,
-    /// Names of GPUs, of `nvidia-smi -L`, `-q` or of the table of `nvidia-smi`.
+    /// Names of GPUs, of `nvidia-smi -L`, `-q`, the table of `nvidia-smi`, or a report.
     pub gpus: Vec<NamedGpu>,
+    /// A number of equal GPUs that prose names.
+    pub counted: Option<(usize, String)>,
+    /// Matrices of other machines, which were not read.
+    pub others: u32,
     /// `nvidia-smi nvlink -s`.
     pub links: Vec<Links>,
     /// `nvidia-smi -q` and `nvidia-smi -q -x`.
@@ -85,6 +92,7 @@ impl<'f> Reader<'f> {
     /// # Errors
     /// A matrix that cannot be read.
     pub fn line(&mut self, number: u32, line: &str) -> Result<(), Error> {
+        let line = &*text::bare(line);
         if self.peers.line(line) {
             self.matrix.forget_header();
             return Ok(());
@@ -101,9 +109,13 @@ impl<'f> Reader<'f> {
         self.processor.line(line);
         self.facts.kernel.line(line);
         self.adapters.line(line);
-        if let Some(named) = gpu::named(line).filter(|_| self.facts.gpus.len() < MOST) {
-            self.facts.gpus.push(named);
+        let named = gpu::named(line);
+        if named.is_empty() {
+            let counted = &mut self.facts.counted;
+            *counted = counted.take().or_else(|| gpu::counted(line));
         }
+        let room = MOST.saturating_sub(self.facts.gpus.len());
+        self.facts.gpus.extend(named.into_iter().take(room));
         Ok(())
     }
 
@@ -114,7 +126,9 @@ impl<'f> Reader<'f> {
     /// nothing else.
     pub fn finish(self) -> Result<Option<Listings>, Error> {
         let unread = self.bandwidths.unread;
+        let others = self.matrix.others;
         let mut facts = Listings {
+            others,
             matrix: self.matrix.finish()?,
             peers: self.peers.finish(),
             links: self.links.gpus,
@@ -127,6 +141,8 @@ impl<'f> Reader<'f> {
         };
         facts.name_conditions();
         facts.join_gpus();
+        // Prose is no listing.
+        facts.counted = facts.counted.filter(|_| facts.matrix.is_some());
         let tree = self.tree.functions;
         if !tree.is_empty() {
             facts.join_tree(tree);
@@ -139,23 +155,66 @@ impl<'f> Reader<'f> {
     }
 }
 
+/// Whether a text is XML, unless it is what nvidia-smi prints; pages of the web are none.
+fn is_xml(bytes: &[u8]) -> bool {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    let begin = &bytes[..bytes.len().min(MOST_PROLOGUE)];
+    let has = |words: &str| begin.windows(words.len()).any(|it| it == words.as_bytes());
+    let is_document = || {
+        ["<?xml", "<system", "<!DOCTYPE topology", "<topology"]
+            .iter()
+            .any(|it| has(it))
+    };
+    first == Some(&b'<') && !has("nvidia_smi_log") && is_document()
+}
+
 impl Listings {
     /// Reads every listing in a text; `None` if there is none, or if it is XML.
     ///
     /// # Errors
     /// A matrix that is incomplete or contradicts itself.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Option<Self>, Error> {
-        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-        let begin = &bytes[..bytes.len().min(512)];
-        let is_query = begin.windows(14).any(|it| it == b"nvidia_smi_log");
-        if first == Some(&b'<') && !is_query {
-            return Ok(None);
-        }
-        let mut reader = Reader::new(file);
-        for (number, line) in text::lines(bytes) {
-            reader.line(number, &line)?;
+        Self::read_all(&[(file, bytes)])
+    }
+
+    /// Reads every listing in texts of one machine, each with its name in messages; `None` as for
+    /// one.
+    ///
+    /// # Errors
+    /// As for one.
+    pub fn read_all(files: &[(&str, &[u8])]) -> Result<Option<Self>, Error> {
+        let mut reader = Reader::new(files.first().map_or("", |it| it.0));
+        for (file, bytes) in files.iter().filter(|it| !is_xml(it.1)) {
+            reader.file = file;
+            reader.matrix.file = file;
+            for (number, line) in text::lines(bytes) {
+                reader.line(number, &line)?;
+            }
         }
         reader.finish()
+    }
+
+    /// Whether they have the places of GPUs, as a machine needs.
+    pub fn has_places(&self) -> bool {
+        self.matrix.is_some() || self.pci.iter().any(Function::is_gpu)
+    }
+
+    /// Whether the processor is a Grace: the GPUs' names, or NUMA nodes that they have themselves,
+    /// say so, and no listing of the processor another.
+    pub(crate) fn has_grace(&self) -> bool {
+        let has_nodes = self.matrix.as_ref().is_some_and(|it| it.has_gpu_nodes);
+        let is_arm = self
+            .processor
+            .arch
+            .as_deref()
+            .is_none_or(|it| it == "arm64");
+        is_arm && (has_nodes || self.names_gpu(&["GH200", "GB200", "GB300", "GB10"]))
+    }
+
+    /// Whether a GPU's name has one of these words.
+    pub(crate) fn names_gpu(&self, words: &[&str]) -> bool {
+        let has = |it: &NamedGpu| words.iter().any(|word| it.name.contains(word));
+        self.gpus.iter().any(has)
     }
 
     /// Names of GPUs of `nvidia-smi -q`, which lists all of them in their order.

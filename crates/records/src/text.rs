@@ -1,5 +1,7 @@
 //! Lines as people paste them.
 
+use std::borrow::Cow;
+
 /// Most PCI functions, adapters or GPU names that are kept.
 pub(crate) const MOST: usize = 4096;
 
@@ -24,6 +26,69 @@ fn plain(line: &[u8]) -> String {
         }
     }
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Tags around text that a page shows as it is.
+const TAGS: [&str; 8] = [
+    "<pre>", "</pre>", "<code>", "</code>", "<br>", "<br/>", "<p>", "</p>",
+];
+
+/// What stands for a character in HTML.
+const ENTITIES: [(&str, &str); 9] = [
+    ("&lt;", "<"),
+    ("&gt;", ">"),
+    ("&quot;", "\""),
+    ("&#39;", "'"),
+    ("&#x27;", "'"),
+    ("&#x2F;", "/"),
+    ("&#9;", "\t"),
+    ("&nbsp;", " "),
+    ("&amp;", "&"),
+];
+
+/// A line as a program printed it: without marks of quotations, the time before it, and HTML.
+pub(crate) fn bare(line: &str) -> Cow<'_, str> {
+    let mut rest = line;
+    while let Some(quoted) = rest.strip_prefix('>') {
+        rest = quoted.strip_prefix(' ').unwrap_or(quoted);
+    }
+    rest = without_time(rest).unwrap_or(rest);
+    if !rest.contains(['<', '&']) {
+        return Cow::Borrowed(rest);
+    }
+    let text = TAGS
+        .iter()
+        .fold(rest.to_owned(), |text, tag| text.replace(tag, ""));
+    let entities = ENTITIES.iter();
+    Cow::Owned(entities.fold(text, |text, (entity, meant)| text.replace(entity, meant)))
+}
+
+/// What is behind a date and a time, `2026-11-28T10:00:00.5Z ` or `2026-11-28 10:00:00 `.
+fn without_time(line: &str) -> Option<&str> {
+    let is_like = |text: &str, like: &str| {
+        let mut pairs = text.bytes().zip(like.bytes());
+        text.len() >= like.len()
+            && pairs.all(|(own, known)| match known {
+                b'0' => own.is_ascii_digit(),
+                _ => own == known,
+            })
+    };
+    let inner = line.strip_prefix('[').unwrap_or(line);
+    if !is_like(inner, "0000-00-00") {
+        return None;
+    }
+    let time = inner
+        .get("0000-00-00 ".len()..)
+        .filter(|it| is_like(it, "00:00"))?;
+    let end = time.find([' ', '\t', ']'])?;
+    let rest = time.get(end..)?;
+    let rest = rest.strip_prefix(']').unwrap_or(rest);
+    Some(rest.strip_prefix(' ').unwrap_or(rest))
+}
+
+/// What a line of Markdown says, without the marks of a heading, an item or bold words before it.
+pub(crate) fn item(line: &str) -> &str {
+    line.trim().trim_start_matches(|it| "-*•#: ".contains(it))
 }
 
 /// The value after a label, as in `Vendor ID:   AuthenticAMD`.

@@ -22,6 +22,10 @@ const FIRST_GUID: u64 = 0xa088_c203_00ab_0000;
 /// Most queue pairs of a ConnectX adapter.
 const CONNECTIONS: &str = "131072";
 
+/// Bandwidth that NCCL writes for a link between a GPU and its Grace, MB/s. Source: the machines in
+/// `topologies/`.
+const CHIP_LINK: &str = "44712";
+
 /// Most NVLinks of a GPU (H100, B200).
 const MOST_NVLINKS: u32 = 18;
 
@@ -48,7 +52,11 @@ pub(crate) fn system(
         Some(false) => Some("GenuineIntel"),
         None => None,
     });
-    let arch = known.arch.as_deref().unwrap_or("x86_64");
+    let arch = match (known.arch.as_deref(), facts.has_grace()) {
+        (Some(arch), _) => arch,
+        (None, true) => "arm64",
+        (None, false) => "x86_64",
+    };
     // Sapphire Rapids, and Zen 3 or 4: what most machines with these GPUs have.
     let (family, model) = known.family.unwrap_or(match vendor {
         Some("AuthenticAMD") => (175, 17),
@@ -84,6 +92,18 @@ pub(crate) fn system(
     root
 }
 
+/// Links between chips of each GPU to its Grace, if the machine is of such modules.
+pub(crate) fn chip_links(facts: &Listings, assumed: &mut Vec<String>) -> Option<u32> {
+    if !facts.has_grace() || facts.names_gpu(&["GB10"]) {
+        return None;
+    }
+    let count = if facts.names_gpu(&["GB300"]) { 5 } else { 10 };
+    assumed.push(format!(
+        "each GPU is taken to have {count} links between chips to its Grace, as such modules have"
+    ));
+    Some(count)
+}
+
 /// A `<pci>`.
 pub(crate) fn pci(bus_id: &str, class: &str, link: Link) -> Element {
     let mut pci = Element::new(Tag::Pci);
@@ -95,13 +115,24 @@ pub(crate) fn pci(bus_id: &str, class: &str, link: Link) -> Element {
 }
 
 /// A `<gpu>` with its NVLinks.
-pub(crate) fn gpu(dev: usize, kind: Kind, nvlinks: Vec<Element>) -> Element {
+pub(crate) fn gpu(
+    dev: usize,
+    kind: Kind,
+    nvlinks: Vec<Element>,
+    chip_links: Option<u32>,
+) -> Element {
     let mut gpu = Element::new(Tag::Gpu);
     gpu.set("dev", dev.to_string());
     gpu.set("sm", kind.sm.to_string());
     gpu.set("rank", dev.to_string());
     gpu.set("gdr", "1");
     gpu.children = nvlinks;
+    gpu.children.extend(chip_links.map(|count| {
+        let mut links = Element::new(Tag::C2c);
+        links.set("bw", CHIP_LINK);
+        links.set("count", count.to_string());
+        links
+    }));
     gpu
 }
 

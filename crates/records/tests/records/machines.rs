@@ -1,5 +1,6 @@
 //! Machines from listings, and texts that are none.
 
+use records::Listings;
 use topology::xml::{Document, Tag};
 
 fn read(text: &str) -> Document {
@@ -324,4 +325,126 @@ fn a_tree_without_names_has_the_gpus_that_nvidia_smi_names() {
     let error = records::machine("test", b"-[0000:00]-+-00.0\n           \\-01.0\n");
     let error = error.unwrap_err().to_string();
     assert!(error.contains("name no GPU's place"), "{error}");
+}
+
+/// Two GPUs under one bridge.
+const PAIR: &str = "\
+\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tPIX\t0-23\t0\t\tN/A
+GPU1\tPIX\t X \t0-23\t0\t\tN/A
+";
+
+#[test]
+fn forms_in_which_people_paste_say_the_same() {
+    let plain = topology::xml::write(&read(PAIR));
+    let each = |form: &dyn Fn(&str) -> String| PAIR.lines().map(form).collect::<String>();
+    let forms = [
+        each(&|line| format!("> {line}\n")),
+        each(&|line| format!(">> {line}\r\n")),
+        each(&|line| format!("2026-11-28T10:00:00.123456Z {line}\n")),
+        each(&|line| format!("[2026-11-28 10:00:00] {line}\n")),
+        format!("<pre><code>$ nvidia-smi topo -m\n{PAIR}</code></pre>\n"),
+        format!("$ nvidia-smi topo -m {}", PAIR.trim_start()),
+        PAIR.replacen(" ID\n", "\n ID\n", 1),
+        PAIR.replace('\t', "&#9;"),
+    ];
+    for form in forms {
+        assert_eq!(topology::xml::write(&read(&form)), plain, "{form}");
+    }
+}
+
+#[test]
+fn reports_name_gpus_and_processors_in_prose() {
+    let text = |more: &str| {
+        let machine = records::machine("test", format!("{more}{PAIR}").as_bytes()).unwrap();
+        let assumed = machine.assumed.join("\n");
+        (topology::xml::write(&machine.document), assumed)
+    };
+    let amd = "- **CPU:** AMD Ryzen 9 9950X3D 16-Core Processor (32 threads)\n";
+    let each = "- **GPU 0:** NVIDIA GeForce RTX 5090, 32607 MiB\n- **GPU 1:** NVIDIA GeForce RTX 5090 | 32607 MiB\n";
+    for names in [each, "GPU 0,1: NVIDIA GeForce RTX 5090\n"] {
+        let (machine, assumed) = text(&format!("{amd}{names}"));
+        assert_eq!(machine.matches("sm=\"120\"").count(), 2, "{machine}");
+        assert!(machine.contains("AuthenticAMD"), "{machine}");
+        assert!(!assumed.contains("the GPUs are"), "{assumed}");
+    }
+    // What is said of one, or of a number of them, holds for all, and is said to be so.
+    for (names, said) in [
+        (
+            "GPU 0: NVIDIA GeForce RTX 5090\n",
+            "GPUs without a name are taken for NVIDIA GeForce RTX 5090",
+        ),
+        (
+            "## 2x RTX 5090 on one Turin\n",
+            "the GPUs are taken for RTX 5090 on one",
+        ),
+        ("My box: 2 × RTX 5090\n", "the GPUs are taken for RTX 5090"),
+    ] {
+        let (machine, assumed) = text(names);
+        assert_eq!(machine.matches("sm=\"120\"").count(), 2, "{machine}");
+        assert!(assumed.contains(said), "{assumed}");
+    }
+    // Another number is of another machine.
+    let (machine, assumed) = text("beside our 8x H100 node\n");
+    assert!(
+        machine.contains("sm=\"80\"") && assumed.contains("taken for sm 80"),
+        "{assumed}"
+    );
+}
+
+#[test]
+fn grace_is_known_by_its_gpus() {
+    let matrix = "\
+\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV18\t0-71\t0,3-9\t2
+GPU1\tNV18\t X \t72-143\t1,19-25\t10
+";
+    for (text, links) in [
+        (format!("GPU 0,1: NVIDIA GB300\n{matrix}"), "count=\"5\""),
+        (matrix.to_owned(), "count=\"10\""),
+    ] {
+        let machine = topology::xml::write(&read(&text));
+        assert!(
+            machine.contains("arm64") && !machine.contains("vendor"),
+            "{machine}"
+        );
+        assert_eq!(machine.matches("c2c bw=\"44712\"").count(), 2, "{machine}");
+        assert!(machine.contains(links), "{machine}");
+    }
+    let xeon = format!("Architecture: x86_64\nVendor ID: GenuineIntel\n{matrix}");
+    assert!(topology::xml::write(&read(&xeon)).contains("x86_64"));
+}
+
+#[test]
+fn a_second_machine_is_not_left_out_in_silence() {
+    let machine = records::machine("test", format!("node1:\n{PAIR}\nnode2:\n{PAIR}").as_bytes());
+    let assumed = machine.unwrap().assumed;
+    assert!(
+        assumed.iter().any(|it| it.contains("left out: 1;")),
+        "{assumed:?}"
+    );
+}
+
+#[test]
+fn listings_in_several_files_are_one_machine() {
+    let lscpu = "Vendor ID: AuthenticAMD\nCPU family: 26\nModel: 2\n";
+    let files = [
+        ("cpu.txt", lscpu.as_bytes()),
+        ("matrix.txt", PAIR.as_bytes()),
+    ];
+    let joined = Listings::read_all(&files).unwrap().unwrap();
+    assert!(joined.has_places());
+    assert_eq!(
+        joined,
+        Listings::read("all", format!("{lscpu}{PAIR}").as_bytes())
+            .unwrap()
+            .unwrap()
+    );
+    let broken = PAIR.replace("PIX", "PXX");
+    let files = [
+        ("cpu.txt", lscpu.as_bytes()),
+        ("matrix.txt", broken.as_bytes()),
+    ];
+    let error = Listings::read_all(&files).unwrap_err().to_string();
+    assert!(error.starts_with("matrix.txt:2:"), "{error}");
 }
