@@ -1,7 +1,12 @@
 //! Sources and destinations of steps.
 
+use serde::Serialize;
+
+use crate::JsonSchema;
+
 /// The buffers of a rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum BufferKind {
     /// The caller's input. Reading it in a reducing collective applies the pre-multiplication.
     Input,
@@ -15,7 +20,7 @@ pub enum BufferKind {
 ///
 /// A connection is identified by (sender, receiver, channel, port). It has a FIFO and, separately,
 /// a signal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 pub struct ConnectionEnd {
     /// The rank at the other end.
     pub peer: u32,
@@ -27,7 +32,8 @@ pub struct ConnectionEnd {
 }
 
 /// A source or a destination of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(tag = "in", rename_all = "lowercase")]
 pub enum Operand {
     /// A block of the rank's own memory.
     Local {
@@ -42,6 +48,7 @@ pub enum Operand {
     /// checks both.
     Peer {
         /// Whose memory.
+        #[serde(rename = "peer")]
         rank: u32,
         /// Which memory of the peer.
         buffer: BufferKind,

@@ -1,13 +1,18 @@
 //! Steps, and lanes of steps.
 
+use serde::{Serialize, Serializer};
+
 use super::operand::{ConnectionEnd, Operand};
+use crate::JsonSchema;
 
 /// A range of the pieces of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Pieces {
     /// The first piece.
+    #[serde(rename = "first_piece")]
     pub first: u16,
     /// The number of pieces; never 0.
+    #[serde(rename = "pieces")]
     pub count: u16,
 }
 
@@ -22,20 +27,24 @@ impl Pieces {
 ///
 /// NCCL's primitives are special cases: `recvReduceSend` has a FIFO and the input as sources and a
 /// FIFO as destination. A step without sources and destinations only waits and signals.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Step {
     /// Signals to await; each wait consumes one.
+    #[serde(rename = "awaits")]
     pub waits: Vec<ConnectionEnd>,
     /// The pieces of the blocks that the step moves.
+    #[serde(flatten)]
     pub pieces: Pieces,
     /// The sources, reduced in this order: at most four, of them at most three FIFOs.
     pub sources: Vec<Operand>,
     /// Whether the result is final: then the operation's last part, an average's division, is
     /// applied.
+    #[serde(rename = "final")]
     pub finish: bool,
     /// The destinations: at most four, of them at most three FIFOs.
     pub destinations: Vec<Operand>,
     /// Signals to send after the data is stored.
+    #[serde(rename = "signals")]
     pub notifies: Vec<ConnectionEnd>,
 }
 
@@ -97,16 +106,39 @@ impl Step {
 }
 
 /// A sequence of steps. The lanes of a program run concurrently.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Lane {
     /// The channel whose share of the message the lane works on.
     pub channel: u16,
     /// Steps before the turns. They run even for an empty message, and move no data.
+    #[serde(serialize_with = "named")]
+    #[schemars(with = "Vec<NamedStep>")]
     pub prologue: Vec<Step>,
     /// Steps of every turn.
+    #[serde(serialize_with = "named")]
+    #[schemars(with = "Vec<NamedStep>")]
     pub body: Vec<Step>,
     /// Steps after the turns. They run even for an empty message, and move no data.
+    #[serde(serialize_with = "named")]
+    #[schemars(with = "Vec<NamedStep>")]
     pub epilogue: Vec<Step>,
+}
+
+/// A step with its name.
+#[derive(Serialize, JsonSchema)]
+struct NamedStep<'s> {
+    /// NCCL's name, such as `recvReduceSend`.
+    primitive: String,
+    #[serde(flatten)]
+    step: &'s Step,
+}
+
+/// Writes steps with their names.
+fn named<S: Serializer>(steps: &[Step], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(steps.iter().map(|step| NamedStep {
+        primitive: step.primitive(),
+        step,
+    }))
 }
 
 impl Lane {
