@@ -109,26 +109,6 @@ pub fn completed(
     Ok((completed, incomplete))
 }
 
-/// All assumptions: a GPU, a NIC and NVLinks override those of a known machine.
-pub fn joined(
-    named: Option<Assumptions>,
-    gpu: Option<AssumedGpu>,
-    nic: Option<AssumedNic>,
-    nvlinks: &[AssumedLink],
-) -> Assumptions {
-    let named = named.unwrap_or_default();
-    let nvlinks = match (nvlinks, gpu) {
-        ([], Some(_)) => Vec::new(),
-        ([], None) => named.nvlinks,
-        (given, _) => given.to_vec(),
-    };
-    Assumptions {
-        gpu: gpu.or(named.gpu),
-        nic: nic.or(named.nic),
-        nvlinks,
-    }
-}
-
 /// The assumptions of a known machine.
 ///
 /// # Errors

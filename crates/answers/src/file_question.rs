@@ -10,7 +10,9 @@ use topology::differences::Inventory;
 use crate::diagnose::Prices;
 use crate::diff::diff;
 use crate::doctor::{CheckedMachine, doctor};
+use crate::gpus::Gpus;
 use crate::job::Machine;
+use crate::job_options::EditOptions;
 use crate::log::{LogQuestion, LogReport, compare};
 use crate::matrix::{MatrixReport, Wiring};
 use crate::report::Answered;
@@ -115,7 +117,7 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
     let sides = [0, 1].map(|side| (names[side].as_str(), jobs[side].planned.plan()));
     let mut devices = Vec::new();
     // Edits are known anyway.
-    if !requests.iter().any(|it| it.is_edited()) {
+    if requests.iter().all(|it| it.edits == EditOptions::default()) {
         let [one, two] = requests.map(|it| it.file.machine().map(|it| it.document));
         devices = Inventory::of(&one?).differences(&Inventory::of(&two?));
     }
@@ -126,13 +128,13 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
 /// Checks a topology file and plans it as the job's version does, without its faults.
 fn machine(request: &JobRequest) -> Result<Answered, String> {
     let machine = request.file.machine()?;
-    let settings = request.settings()?;
     let checked = CheckedMachine {
         file: request.file.name.clone(),
         findings: machine.findings(),
         content: Ok(Arc::new(machine.document)),
     };
-    let answer = doctor(&[checked], &settings).map_err(|why| why.to_string())?;
+    let answer =
+        doctor(&[checked], &request.variables.settings()).map_err(|why| why.to_string())?;
     Answered::of(&answer)
 }
 
@@ -157,8 +159,7 @@ fn log(file: &File, job: Option<&JobRequest>, hosts: Option<u32>) -> Result<Answ
         let question = LogQuestion {
             job: job.spec()?.0,
             hosts,
-            nccl: job.version()?,
-            set: job.set.clone(),
+            variables: job.variables.clone(),
         };
         compare(&log, question).map_err(|why| why.to_string())
     });
@@ -238,10 +239,9 @@ const PROFILE: &str = "profile.toml";
 fn against(job: &JobRequest) -> Result<ResultsQuestion, String> {
     let (spec, _) = job.spec()?;
     Ok(ResultsQuestion {
-        gpus: (!job.gpus.is_empty()).then(|| spec.gpus.clone()),
+        gpus: Some(spec.gpus.clone()).filter(|it| *it != Gpus::All),
         against: Against::Machine(Box::new(spec)),
-        nccl: job.version()?,
-        set: job.set.clone(),
+        variables: job.variables.clone(),
         tolerates: true,
         ..ResultsQuestion::default()
     })

@@ -2,7 +2,62 @@
 
 use plan::ranges;
 use planner::gpu_devices;
+use serde::Deserialize;
 use topology::xml::Document;
+
+use crate::values::ascending;
+
+/// The text for the list of GPUs that `CUDA_VISIBLE_DEVICES` has.
+const VISIBLE: &str = "visible";
+
+/// Most GPUs that a list of GPUs may name.
+const MOST_GPUS: usize = 1 << 16;
+
+/// The GPUs of a host, as a question names them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a list of device numbers, or a text such as 0-3,6 or visible"
+)]
+pub enum AskedGpus {
+    /// Device numbers in rank order; none: all.
+    Listed(Vec<i64>),
+    /// A text.
+    Text(String),
+}
+
+impl AskedGpus {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// It is no list; a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == VISIBLE {
+            return Ok(Self::Text(text.to_owned()));
+        }
+        let numbers = ascending(text, MOST_GPUS)?;
+        Ok(Self::Listed(numbers.into_iter().map(i64::from).collect()))
+    }
+
+    /// The GPUs. `visible` is the value of `CUDA_VISIBLE_DEVICES`.
+    ///
+    /// # Errors
+    /// The text is no list, or `visible` is asked for and missing; a sentence.
+    pub fn gpus(&self, visible: Option<&str>) -> Result<Gpus, String> {
+        match self {
+            Self::Listed(list) if list.is_empty() => Ok(Gpus::All),
+            Self::Listed(list) => Ok(Gpus::Listed(list.clone())),
+            Self::Text(text) if text == VISIBLE => match visible {
+                Some(list) => Ok(Gpus::Visible(list.to_owned())),
+                None => Err(format!("gpus {VISIBLE}: CUDA_VISIBLE_DEVICES is not set")),
+            },
+            Self::Text(text) => {
+                let list = Self::parse(text).map_err(|why| format!("gpus {text}: {why}"))?;
+                list.gpus(visible)
+            }
+        }
+    }
+}
 
 /// The GPUs of a host that have a rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,7 +5,7 @@
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
 //! [`device`], [`suggest`], [`names`], [`sizes`], [`values`] (of questions), [`built_in`], [`head`]
-//! (of pages); [`request`] (a job as JSON), [`question`]; the answers: [`overview`], [`cost`],
+//! (of pages); [`job_options`], [`request`] (a job as JSON), [`question`]; the answers: [`overview`], [`cost`],
 //! [`communicators`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`], [`program`],
 //! [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its groups,
 //! [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
@@ -31,6 +31,7 @@ pub mod forests;
 pub mod gpus;
 pub mod head;
 pub mod job;
+pub mod job_options;
 pub mod log;
 pub mod matrix;
 pub mod measured;
@@ -58,11 +59,11 @@ pub mod values;
 pub mod what_if;
 
 #[cfg(feature = "arguments")]
-use clap::Args;
-#[cfg(not(feature = "arguments"))]
-use no_schema::Args;
+use clap::{Args, ValueEnum};
 #[cfg(not(feature = "schema"))]
 use no_schema::JsonSchema;
+#[cfg(not(feature = "arguments"))]
+use no_schema::{Args, ValueEnum};
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 

@@ -7,9 +7,83 @@ use plan::RankOrder;
 use plan::order::MAX_ORDERED_RANKS;
 use plan::ranges;
 use planner::{EqualHosts, RankPlacement, gpu_devices};
+use serde::Deserialize;
+
+use crate::suggest;
+use crate::values::numbers;
 
 /// Hosts whose numbers an error names.
 const SHOWN: u64 = 4;
+
+/// The orders with a name.
+const HOST: &str = "host";
+const ROUND_ROBIN: &str = "round-robin";
+
+/// An order of ranks, as a question names it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected `host`, `round-robin` or a list of the GPU of each rank"
+)]
+pub enum AskedOrder {
+    /// The GPU of each rank.
+    Listed(Vec<u32>),
+    /// A text: a name, a list, or `@FILE` where files can be read.
+    Text(String),
+}
+
+impl Default for AskedOrder {
+    fn default() -> Self {
+        Self::Text(HOST.to_owned())
+    }
+}
+
+impl AskedOrder {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// It is neither a name nor a list; a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if [HOST, ROUND_ROBIN].contains(&text) || text.starts_with('@') {
+            return Ok(Self::Text(text.to_owned()));
+        }
+        if text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            let near = suggest::nearest(text, [HOST, ROUND_ROBIN].into_iter(), 1);
+            return Err(format!(
+                "no such order (expected host, round-robin, a list such as 0,8,1,9, or @FILE){}",
+                suggest::question(&near)
+            ));
+        }
+        numbers(text, MAX_ORDERED_RANKS as usize).map(Self::Listed)
+    }
+
+    /// The file that holds the order.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => text.strip_prefix('@'),
+            Self::Listed(_) => None,
+        }
+    }
+
+    /// The order.
+    ///
+    /// # Errors
+    /// The text is neither a name nor a list; a sentence.
+    pub fn order(&self) -> Result<Order, String> {
+        match self {
+            Self::Listed(gpus) => Ok(Order::Listed(gpus.clone())),
+            Self::Text(text) if text == HOST => Ok(Order::HostByHost),
+            Self::Text(text) if text == ROUND_ROBIN => Ok(Order::RoundRobin),
+            Self::Text(text) if text.starts_with('@') => Err(format!(
+                "rank_order {text}: a file of the command line; expected the numbers in it"
+            )),
+            Self::Text(text) => match Self::parse(text) {
+                Ok(list) => list.order(),
+                Err(why) => Err(format!("rank_order {text}: {why}")),
+            },
+        }
+    }
+}
 
 /// An order of ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

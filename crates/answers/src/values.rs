@@ -27,6 +27,59 @@ pub fn within<N: TryFrom<u64>>(
     }
 }
 
+/// Reads numbers and ranges (`0-3`, or backwards `3-0`) with commas or spaces between, in this
+/// order.
+///
+/// # Errors
+/// An item is none, there is no item, or there are more than `most` numbers; a sentence.
+pub fn numbers(text: &str, most: usize) -> Result<Vec<u32>, String> {
+    let mut list = Vec::new();
+    for item in text.split(|separator: char| separator == ',' || separator.is_whitespace()) {
+        if item.is_empty() {
+            continue;
+        }
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
+            return Err(format!(
+                "`{item}` is neither a number nor a range; expected something like 0-3,6"
+            ));
+        };
+        let more = u64::from(first.abs_diff(last)) + 1;
+        if list.len() as u64 + more > most as u64 {
+            return Err(format!(
+                "`{item}` makes the list longer than {most} numbers"
+            ));
+        }
+        if first <= last {
+            list.extend(first..=last);
+        } else {
+            list.extend((last..=first).rev());
+        }
+    }
+    if list.is_empty() {
+        return Err("the list is empty; expected something like 0-3,6".to_owned());
+    }
+    Ok(list)
+}
+
+/// Reads a list of which each range ends after it begins.
+///
+/// # Errors
+/// As [`numbers`], or a range ends before it begins.
+pub fn ascending(text: &str, most: usize) -> Result<Vec<u32>, String> {
+    let backwards = text.split(',').find(|item| {
+        let ends = item.split_once('-');
+        let ends = ends.map(|(first, last)| (first.trim().parse::<u32>(), last.trim().parse()));
+        matches!(ends, Some((Ok(first), Ok(last))) if first > last)
+    });
+    if let Some(item) = backwards {
+        return Err(format!(
+            "`{item}`: the range ends before it begins; expected something like 0-3,6"
+        ));
+    }
+    numbers(text, most)
+}
+
 /// Reads one type or operation; nccl-tests also takes `all`.
 ///
 /// # Errors
@@ -123,5 +176,35 @@ impl<'de, T: Flattened + DeserializeOwned> Deserialize<'de> for Exactly<T> {
         T::deserialize(Value::Object(fields))
             .map(Self)
             .map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists() {
+        for (text, expected) in [
+            ("0-3,6", vec![0, 1, 2, 3, 6]),
+            ("3-0", vec![3, 2, 1, 0]),
+            (" 7\n5, 5 ", vec![7, 5, 5]),
+        ] {
+            assert_eq!(numbers(text, 8).ok(), Some(expected), "{text}");
+        }
+        for text in [
+            "",
+            ",",
+            "a",
+            "1-",
+            "-1",
+            "1-2-3",
+            "0x1",
+            "0-8",
+            "4294967296",
+        ] {
+            assert!(numbers(text, 8).is_err(), "{text}");
+        }
+        assert!(numbers("0-4294967295", 8).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use answers::sizes::Sizes;
 use answers::tune::{TuneQuestion, TuneReport, Verdict, tune};
-use answers::{JobSpec, Machine, request::JobRequest};
+use answers::{JobSpec, Machine, gpus::AskedGpus, request::JobRequest};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use planner::{NcclVersion, Settings};
 use program::Collective;
@@ -150,11 +150,9 @@ fn built_in(name: &str, gpus: &[i64], set: &[(&str, &str)], from: u64) -> TuneRe
     let set = set
         .iter()
         .map(|(name, value)| (name.to_string(), value.to_string()));
-    let job = JobRequest {
-        gpus: gpus.to_vec(),
-        set: set.collect(),
-        ..JobRequest::of(name)
-    };
+    let mut job = JobRequest::of(name);
+    job.ranks.gpus = Some(AskedGpus::Listed(gpus.to_vec()));
+    job.variables.set = set.collect();
     let planned = job.plan().expect("a machine that is built in");
     let settings = &planned.planned.settings;
     tune(planned.job, settings, &question(from)).expect("a job that was planned")

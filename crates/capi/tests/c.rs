@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use std::sync::LazyLock;
 
+use answers::gpus::AskedGpus;
 use answers::request::JobRequest;
 use libtest_mimic::{Arguments, Completion, Trial};
 use support::{build, compile, here};
@@ -175,11 +176,9 @@ fn ranks_of_several_hosts() {
 fn ranks_of_a_plan() {
     let (folder, program) = &*PROGRAM;
     let plan = |hosts: u32, gpus: i64| {
-        let job = JobRequest {
-            hosts,
-            gpus: (0..gpus).collect(),
-            ..JobRequest::of("dgx-h100")
-        };
+        let mut job = JobRequest::of("dgx-h100");
+        job.hosts.hosts = hosts;
+        job.ranks.gpus = Some(AskedGpus::Listed((0..gpus).collect()));
         let job = job.plan().unwrap();
         let file = folder.path().join(format!("{hosts}-{gpus}.json"));
         let planned = job.planned.plan();

@@ -8,6 +8,7 @@ pub(crate) mod expect;
 pub(crate) mod export;
 pub(crate) mod fabric;
 pub(crate) mod join;
+mod late;
 pub(crate) mod layout;
 pub(crate) mod log;
 pub(crate) mod machine;
@@ -23,36 +24,37 @@ pub(crate) mod run;
 pub(crate) mod simulate;
 pub(crate) mod step;
 mod tasks;
-pub(crate) mod training;
 pub(crate) mod tune;
 
 use std::path::PathBuf;
 
 use ::program::{Schedule, Transfer};
+use answers::job_options::{
+    AssumeOptions, EditOptions, HostOptions, PreparationOptions, RankOptions, Variables,
+};
+use answers::order::AskedOrder;
+use answers::values::within;
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use findings::complete::Assumptions;
-use planner::NcclVersion;
 
-use crate::numbers::within;
 use crate::output::{PlanFormat, ShowFormat};
-use crate::rank_order;
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
-    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, EditArguments, FormArguments,
-    WHAT_IF_EXAMPLES, WhatIfArguments,
+    COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, FormArguments, WHAT_IF_EXAMPLES,
+    WhatIfArguments,
 };
 use diagnose::{COLLECT_EXAMPLES, CollectArguments, DIAGNOSE_EXAMPLES, DiagnoseArguments};
 use expect::{EXPECT_EXAMPLES, ExpectArguments};
 use export::{EXPORT_EXAMPLES, ExportArguments};
 use fabric::{FABRIC_EXAMPLES, FabricArguments};
 use join::{ID_EXAMPLES, IdArguments};
+use late::Late;
 use log::{LOG_EXAMPLES, LogArguments};
 use machine::{
-    AssumeArguments, COMPLETE_EXAMPLES, CompleteArguments, DOCTOR_EXAMPLES, DoctorArguments,
-    MATRIX_EXAMPLES, MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
+    COMPLETE_EXAMPLES, CompleteArguments, DOCTOR_EXAMPLES, DoctorArguments, MATRIX_EXAMPLES,
+    MatrixArguments, PROBE_EXAMPLES, ProbeArguments, VM_EXAMPLES, VmArguments,
 };
 use nccl_check::{NCCL_CHECK_EXAMPLES, NcclCheckArguments};
 use picture::{VIEW_EXAMPLES, ViewArguments};
@@ -141,110 +143,118 @@ Examples:
 /// Plan a machine's NCCL channels offline, and say why they are what they are
 #[derive(Debug, Parser)]
 #[command(name = "topo", bin_name = "topo", version, after_help = EXAMPLES, disable_help_subcommand = true)]
-pub(crate) struct Arguments {
+pub(crate) struct AnyArguments<const LATE: bool> {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Command<LATE>,
+}
+
+/// The arguments as they are read.
+pub(crate) type Arguments = AnyArguments<true>;
+
+/// All commands with all of their arguments, for help.
+pub(crate) fn all() -> clap::Command {
+    AnyArguments::<false>::command()
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum Command<const LATE: bool> {
     /// Show what NCCL would do on a machine: rings, trees, bandwidths, and how it found them
     #[command(after_help = PLAN_EXAMPLES)]
-    Plan(PlanArguments),
+    Plan(Late<PlanArguments, LATE>),
     /// Show what one rank of a planned job does: its GPU, neighbors on every channel, connections
     #[command(after_help = RANK_EXAMPLES)]
-    Rank(RankArguments),
+    Rank(Late<RankArguments, LATE>),
     /// Show a machine as NCCL sees it, or one path through it
     #[command(after_help = SHOW_EXAMPLES)]
-    Show(ShowArguments),
+    Show(Late<ShowArguments, LATE>),
     /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
     #[command(after_help = COST_EXAMPLES)]
-    Cost(CostArguments),
+    Cost(Late<CostArguments, LATE>),
     /// Show what nccl-tests should measure on a healthy machine: expected bandwidths and floors
     #[command(after_help = EXPECT_EXAMPLES)]
-    Expect(ExpectArguments),
+    Expect(Late<ExpectArguments, LATE>),
     /// Show the most that any schedule of a collective reaches, NCCL's share, and the links that
     /// limit it
     #[command(after_help = BOUND_EXAMPLES)]
-    Bound(BoundArguments),
+    Bound(Late<BoundArguments, LATE>),
     /// List every single failure with the channels and the speed that remain, worst first
     #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
-    WhatIf(WhatIfArguments),
+    WhatIf(Late<WhatIfArguments, LATE>),
     /// Write a plan as files that NCCL obeys: graphs, nccl.conf, a tuner plug-in with its choices
     #[command(after_help = EXPORT_EXAMPLES)]
-    Export(Box<ExportArguments>),
+    Export(Late<ExportArguments, LATE>),
     /// Find what makes NCCL faster on a machine: rings, settings, choices; and write the files
     #[command(after_help = TUNE_EXAMPLES)]
-    Tune(Box<TuneArguments>),
+    Tune(Late<TuneArguments, LATE>),
     /// Compare two machines, settings or plans by what a job would notice
     #[command(after_help = DIFF_EXAMPLES)]
-    Diff(DiffArguments),
+    Diff(Late<DiffArguments, LATE>),
     /// Write the topology of this machine, as NCCL would dump it, and say what looks wrong
     #[command(after_help = PROBE_EXAMPLES)]
-    Probe(ProbeArguments),
+    Probe(Late<ProbeArguments, LATE>),
     /// Check a machine or a topology file
     #[command(after_help = DOCTOR_EXAMPLES)]
-    Doctor(DoctorArguments),
+    Doctor(Late<DoctorArguments, LATE>),
     /// Draw what nvidia-smi topo -m draws, of a machine or a file
     #[command(after_help = MATRIX_EXAMPLES)]
-    Matrix(MatrixArguments),
+    Matrix(Late<MatrixArguments, LATE>),
     /// Open the page that plans in the browser, with a file at hand
     #[command(after_help = VIEW_EXAMPLES)]
-    View(ViewArguments),
+    View(Late<ViewArguments, LATE>),
     /// List the machines that commands take by name instead of a file
-    Machines(FormArguments),
+    Machines(Late<FormArguments, LATE>),
     /// Add GPUs and NICs to a file of a cloud vendor
     #[command(after_help = COMPLETE_EXAMPLES)]
-    Complete(CompleteArguments),
+    Complete(Late<CompleteArguments, LATE>),
     /// Write the file of a virtual machine from that of its host
     #[command(after_help = VM_EXAMPLES)]
-    Vm(VmArguments),
+    Vm(Late<VmArguments, LATE>),
     /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
     #[command(after_help = LOG_EXAMPLES)]
-    Log(Box<LogArguments>),
+    Log(Late<LogArguments, LATE>),
     /// Say why a job hangs or fails, from logs, flight recorders and reports
     #[command(after_help = DIAGNOSE_EXAMPLES)]
-    Diagnose(DiagnoseArguments),
+    Diagnose(Late<DiagnoseArguments, LATE>),
     /// Pack what topo diagnose needs of this host into an archive
     #[command(after_help = COLLECT_EXAMPLES)]
-    Collect(CollectArguments),
+    Collect(Late<CollectArguments, LATE>),
     /// The answers of this machine's driver
     #[command(name = "driver-answers", hide = true)]
     DriverAnswers,
     /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
     #[command(after_help = RESULTS_EXAMPLES)]
-    Results(Box<ResultsArguments>),
+    Results(Late<ResultsArguments, LATE>),
     /// Start an NCCL library on a machine's stand-ins, without a GPU, and compare it with the plan
     #[command(name = "nccl-check", after_help = NCCL_CHECK_EXAMPLES)]
-    NcclCheck(NcclCheckArguments),
+    NcclCheck(Late<NcclCheckArguments, LATE>),
     /// One host of topo nccl-check
     #[command(name = "nccl-host", hide = true)]
     NcclHost,
     /// Show what one rank does for a collective, step by step, and prove that it is right
     #[command(after_help = PROGRAM_EXAMPLES)]
-    Program(ProgramArguments),
+    Program(Late<ProgramArguments, LATE>),
     /// Run a collective on the ranks of this host or of several, check every element, and time it
     #[command(after_help = RUN_EXAMPLES)]
-    Run(Box<RunArguments>),
+    Run(Late<RunArguments, LATE>),
     /// Show the switches or cables between hosts, and the rank order that suits them
     #[command(after_help = FABRIC_EXAMPLES)]
-    Fabric(FabricArguments),
+    Fabric(Late<FabricArguments, LATE>),
     /// Run a collective on a virtual clock: time, bandwidth, where the time goes, load of each link
     #[command(after_help = SIMULATE_EXAMPLES)]
-    Simulate(Box<SimulateArguments>),
+    Simulate(Late<SimulateArguments, LATE>),
     /// Show how long a training or inference step communicates, what of it computation waits for,
     /// and which collective of which group takes most
     #[command(after_help = STEP_EXAMPLES)]
-    Step(Box<StepArguments>),
+    Step(Late<StepArguments, LATE>),
     /// Run every check that needs GPUs, and time collectives on them
     #[command(after_help = GPU_TEST_EXAMPLES)]
-    GpuTest(run::GpuTestArguments),
+    GpuTest(Late<run::GpuTestArguments, LATE>),
     /// Print a unique id with which ranks on several hosts find each other
     #[command(after_help = ID_EXAMPLES)]
-    Id(IdArguments),
+    Id(Late<IdArguments, LATE>),
     /// Measure this machine's CPU costs, which topo run uses to choose an algorithm
     #[command(after_help = CALIBRATE_EXAMPLES)]
-    Calibrate(CalibrateArguments),
+    Calibrate(Late<CalibrateArguments, LATE>),
     /// Print completions for a shell, manual pages, or the JSON schemas of what commands print
     #[command(after_help = GEN_EXAMPLES)]
     Gen {
@@ -284,26 +294,8 @@ pub(crate) struct HostsArguments {
     /// standard input; or one plan
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Hosts in the job, each like FILE
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = within::<u32>(1..=1_048_576))]
-    pub hosts: u32,
-    /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
-    #[arg(long)]
-    pub nvlink_domain: bool,
-}
-
-/// The ranks of a job.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct RanksArguments {
-    /// Use only these GPUs of every host, by device number, with ranks in this order, such as 0-3,6
-    /// or 3,2,1,0; visible takes the list from CUDA_VISIBLE_DEVICES
-    #[arg(long, value_name = "LIST")]
-    pub gpus: Option<String>,
-    /// Which GPU each rank runs on: host (host after host), round-robin (one rank per host in
-    /// turn), a list of GPUs in rank order, or @FILE with such a list. GPUs have their device
-    /// numbers, counted on from host to host: 8 is GPU0 of the second host of 8 GPUs
-    #[arg(long, value_name = "ORDER", default_value = "host")]
-    pub rank_order: String,
+    #[command(flatten)]
+    pub options: HostOptions,
 }
 
 /// Which job: machines, how many of each, and NCCL's variables.
@@ -315,45 +307,15 @@ pub(crate) struct JobArguments {
     #[arg(long)]
     pub collnet: bool,
     #[command(flatten)]
-    pub assume: AssumeArguments,
+    pub assume: AssumeOptions,
     #[command(flatten)]
-    pub ranks: RanksArguments,
+    pub ranks: RankOptions,
     #[command(flatten)]
-    pub preparation: PreparationArguments,
+    pub preparation: PreparationOptions,
     #[command(flatten)]
-    pub edits: EditArguments,
+    pub edits: EditOptions,
     #[command(flatten)]
     pub variables: Variables,
-}
-
-/// Which network ports NCCL merges.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NetMerge {
-    /// The ports of one card, as NCCL's InfiniBand transport does, or as NCCL_NET_MERGE_LEVEL
-    /// says
-    #[default]
-    Ib,
-    /// None: every port is a device of its own
-    Off,
-}
-
-/// Changes to a topology before it is planned.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
-pub(crate) struct PreparationArguments {
-    /// Plan FILE as it is, such as a dump that all ranks of a host joined; otherwise each rank
-    /// keeps its GPU and the NICs, and a host's ranks join their parts in rank order
-    #[arg(long)]
-    pub as_is: bool,
-    /// Which network ports NCCL merges into virtual devices
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = NetMerge::Ib)]
-    pub net_merge: NetMerge,
-}
-
-impl PreparationArguments {
-    /// Every port is a device of its own.
-    pub(crate) fn physical_ports(self) -> bool {
-        self.net_merge == NetMerge::Off
-    }
 }
 
 impl JobArguments {
@@ -363,12 +325,15 @@ impl JobArguments {
             bail!("{plan} is a plan; expected it alone, or topology files only");
         }
         let given = [
-            ("--hosts", self.hosts.hosts > 1),
-            ("--nvlink-domain", self.hosts.nvlink_domain),
+            ("--hosts", self.hosts.options.hosts > 1),
+            ("--nvlink-domain", self.hosts.options.nvlink_domain),
             ("--collnet", self.collnet),
-            ("--assume", self.assume.all() != Assumptions::default()),
+            ("--assume", self.assume != AssumeOptions::default()),
             ("--gpus", self.ranks.gpus.is_some()),
-            ("--rank-order", self.ranks.rank_order != rank_order::HOST),
+            (
+                "--rank-order",
+                self.ranks.rank_order != AskedOrder::default(),
+            ),
             ("--as-is", self.preparation.as_is),
             ("--net-merge", self.preparation.physical_ports()),
             ("--without", !self.edits.without.is_empty()),
@@ -468,23 +433,4 @@ pub(crate) fn schedule() -> impl TypedValueParser<Value = Schedule> {
 pub(crate) fn transfer() -> impl TypedValueParser<Value = Transfer> {
     PossibleValuesParser::new(Transfer::ALL.map(Transfer::name))
         .try_map(|name| name.parse::<Transfer>())
-}
-
-/// Variables given on the command line.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Variables {
-    /// Set one of NCCL's variables, over the environment (repeatable)
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
-    pub set: Vec<(String, String)>,
-    /// Decide as this version of NCCL, such as 2.27 or 2.30.7 [default: 2.32]
-    #[arg(long, value_name = "VERSION")]
-    pub nccl: Option<NcclVersion>,
-}
-
-/// Reads NAME=VALUE.
-fn variable(text: &str) -> std::result::Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("expected NAME=VALUE, such as NCCL_CROSS_NIC=0".to_owned()),
-    }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use answers::diff::groups::{self, Content, Groups};
 use answers::diff::{DiffError, DiffReport, diff};
 use answers::head;
+use answers::job_options::Variables;
+use answers::sizes::{self, Sizes};
 use answers::{JobSpec, Machine, report};
 use anyhow::{Context, Result, anyhow, bail};
 use plan::{NcclVersion, Plan};
@@ -14,15 +16,14 @@ use topology::differences::{Inventory, MachineDifference};
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, DiffFormat};
-use crate::arguments::{Variables, refuse_beside_plan};
+use crate::arguments::refuse_beside_plan;
 use crate::environment::Environment;
 use crate::input::{Source, refuse_missing, why};
-use crate::job;
+use crate::job::{self, Remedy};
 use crate::output::Output;
 use crate::pictures;
 use crate::render::Look;
 use crate::settings::read_settings;
-use answers::sizes::{self, Sizes};
 
 /// One side: its file, settings and edits.
 struct Side<'a> {
@@ -118,7 +119,7 @@ fn many(
         let mut quiet = Output::default();
         let planned = job::checked(
             spec(machine, hosts, arguments),
-            &job::Options::default(),
+            Remedy::Complete,
             &mut quiet,
         )
         .and_then(|job| job::plan_job(&job, &given, &mut quiet));
@@ -329,7 +330,7 @@ fn read(
                 edits: [side.without, side.degrade].concat(),
                 ..spec(machine, hosts, arguments)
             };
-            let job = job::checked(spec, &job::Options::default(), output)?;
+            let job = job::checked(spec, Remedy::Complete, output)?;
             let planned = job::plan_job(&job, &given, output).context(file)?;
             Ok((planned.name(), planned.plan().clone(), Some(planned)))
         }

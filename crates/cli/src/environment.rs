@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use planner::Settings;
 
-use crate::arguments::Variables;
+use answers::job_options::Variables;
 
 /// Columns without a terminal and without COLUMNS.
 const DEFAULT_WIDTH: usize = 120;

@@ -2,21 +2,20 @@
 
 use std::path::Path;
 
+use answers::suggest;
 use anyhow::{Context, Result, bail};
-use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::arguments::{Arguments, concise, layout, modes};
+use crate::arguments::{self, concise, layout, modes};
 use crate::environment::Environment;
 use crate::output::{self, Output};
-use answers::suggest;
 
 pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<()> {
     let mut bytes = Vec::new();
     clap_complete::generate(
         shell,
-        &mut modes::describe_all(Arguments::command(), layout::MOST_COLUMNS),
+        &mut modes::describe_all(arguments::all(), layout::MOST_COLUMNS),
         "topo",
         &mut bytes,
     );
@@ -52,7 +51,7 @@ pub(crate) fn help(
 
 /// The manual page of the program, or all pages in a folder that this makes in an existing one.
 pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<()> {
-    let mut command = modes::describe_all(Arguments::command(), layout::MOST_COLUMNS);
+    let mut command = modes::describe_all(arguments::all(), layout::MOST_COLUMNS);
     command.build();
     let Some(directory) = directory else {
         output.text = page(&command, "topo")?;

@@ -1,22 +1,19 @@
 //! A job from the command line, and its plan.
 
-use answers::{Gpus, Incomplete, JobError, JobNote, JobSpec, Machine};
-use anyhow::{Context, Result, anyhow, bail};
-use findings::complete::Assumptions;
+use std::path::Path;
+
+use answers::job_options::RankOptions;
+use answers::order::AskedOrder;
+use answers::{Incomplete, JobError, JobNote, JobSpec, Machine};
+use anyhow::{Result, anyhow};
 use planner::{Job, Planned, Settings};
 
-use crate::arguments::{HostsArguments, JobArguments, RanksArguments};
+use crate::arguments::{HostsArguments, JobArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::read_settings;
-use crate::{complete, input, numbers, rank_order};
-
-/// The list of GPUs that `CUDA_VISIBLE_DEVICES` has.
-const VISIBLE: &str = "visible";
-
-/// Most GPUs that a list of GPUs may name.
-const MOST_GPUS: usize = 1 << 16;
+use crate::{complete, input, rank_order};
 
 /// Plans the job that these machines make.
 pub(crate) fn plan_machines(
@@ -58,8 +55,7 @@ pub(crate) fn job(
     output: &mut Output,
 ) -> Result<Job> {
     let spec = spec(machines, arguments, environment)?;
-    let options = Options::of(arguments.ranks.gpus.as_deref());
-    checked(spec, &options, output)
+    checked(spec, Remedy::Option, output)
 }
 
 /// The job that the arguments ask for.
@@ -82,71 +78,37 @@ pub(crate) fn spec(
 pub(crate) fn spec_of(
     machines: Vec<Machine>,
     hosts: &HostsArguments,
-    ranks: &RanksArguments,
+    ranks: &RankOptions,
     environment: &Environment,
 ) -> Result<JobSpec> {
-    Ok(JobSpec {
-        machines,
-        hosts: hosts.hosts,
-        gpus: match &ranks.gpus {
-            None => Gpus::All,
-            Some(list) => gpus(list, environment)?,
-        },
-        order: rank_order::parse(&ranks.rank_order)?,
-        assume: Assumptions::default(),
-        edits: Vec::new(),
-        nvlink_domain: hosts.nvlink_domain,
-        collnet: false,
-        as_is: false,
-        physical_ports: false,
-    })
+    let mut ranks = ranks.clone();
+    if let Some(file) = ranks.rank_order.file() {
+        ranks.rank_order = AskedOrder::Listed(rank_order::read(Path::new(file))?);
+    }
+    let visible = environment.visible_devices.as_deref();
+    let spec = ranks.spec(&hosts.options, machines, visible);
+    spec.map_err(|why| anyhow!("--{why}"))
 }
 
-/// Reads `--gpus`.
-pub(crate) fn gpus(list: &str, environment: &Environment) -> Result<Gpus> {
-    if list != VISIBLE {
-        let numbers = numbers::ascending(list, MOST_GPUS);
-        let numbers = numbers.with_context(|| format!("--gpus {list}"))?;
-        return Ok(Gpus::Listed(numbers.into_iter().map(i64::from).collect()));
-    }
-    match &environment.visible_devices {
-        Some(list) => Ok(Gpus::Visible(list.clone())),
-        None => bail!("--gpus {VISIBLE}: CUDA_VISIBLE_DEVICES is not set"),
-    }
+/// How a command adds the devices that a file lacks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Remedy {
+    /// By `--assume`.
+    Option,
+    /// By another command.
+    Complete,
 }
 
-/// The options of a command that errors may name.
-#[derive(Debug, Default)]
-pub(crate) struct Options<'a> {
-    /// The value of `--gpus`.
-    gpus: Option<&'a str>,
-    /// Whether there is `--assume`.
-    assume: bool,
-}
-
-impl<'a> Options<'a> {
-    /// Those of a command with `--gpus` and `--assume`.
-    pub(crate) const fn of(gpus: Option<&'a str>) -> Self {
-        Self { gpus, assume: true }
-    }
-
-    /// Those of a command with `--gpus` alone.
-    pub(crate) const fn of_gpus(gpus: Option<&'a str>) -> Self {
-        Self {
-            gpus,
-            assume: false,
-        }
-    }
-
-    fn explain(&self, incomplete: &Incomplete) -> String {
-        match self.assume {
-            true => complete::explain(incomplete),
-            false => format!("{incomplete} (`topo complete` adds them to the file)"),
+impl Remedy {
+    fn explain(self, incomplete: &Incomplete) -> String {
+        match self {
+            Self::Option => complete::explain(incomplete),
+            Self::Complete => format!("{incomplete} (`topo complete` adds them to the file)"),
         }
     }
 
     /// Turns notes into warnings.
-    pub(crate) fn warn(&self, notes: &[JobNote], output: &mut Output) {
+    pub(crate) fn warn(self, notes: &[JobNote], output: &mut Output) {
         let notes = notes.iter().map(|note| match note {
             JobNote::Incomplete(incomplete) => self.explain(incomplete),
             note => note.to_string(),
@@ -155,7 +117,7 @@ impl<'a> Options<'a> {
     }
 
     /// An error with the options that it is about.
-    pub(crate) fn in_words(&self, error: JobError) -> anyhow::Error {
+    pub(crate) fn in_words(self, error: JobError) -> anyhow::Error {
         match error {
             JobError::CopiesOfSeveral { .. } => anyhow!(
                 "--hosts counts copies of one machine; with several files, name each file as often as it occurs"
@@ -167,10 +129,7 @@ impl<'a> Options<'a> {
             }
             JobError::Incomplete(incomplete) => anyhow!(self.explain(&incomplete)),
             JobError::Assume(error) => complete::in_words(&error),
-            JobError::Gpus(error) => match self.gpus {
-                Some(list) => anyhow!("--gpus {list}: {error}"),
-                None => error.into(),
-            },
+            JobError::Gpus(error) => anyhow!("--gpus: {error}"),
             JobError::Edit { error, near } if near.is_empty() => match error {
                 topology::edit::EditError::UnknownDevice { .. } => {
                     anyhow!("{error}; `topo show` names those that there are")
@@ -185,8 +144,8 @@ impl<'a> Options<'a> {
 }
 
 /// Checks a job; notes become warnings.
-pub(crate) fn checked(spec: JobSpec, options: &Options<'_>, output: &mut Output) -> Result<Job> {
-    let made = spec.job().map_err(|error| options.in_words(error))?;
-    options.warn(&made.notes, output);
+pub(crate) fn checked(spec: JobSpec, remedy: Remedy, output: &mut Output) -> Result<Job> {
+    let made = spec.job().map_err(|error| remedy.in_words(error))?;
+    remedy.warn(&made.notes, output);
     Ok(made.job)
 }

@@ -12,10 +12,11 @@ use crate::arguments::compare::TextOrJson;
 use crate::arguments::log::LogArguments;
 use crate::environment::{Environment, helpers};
 use crate::exit;
+use crate::job::Remedy;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::text_stream::TextStream;
-use crate::{complete, input, job};
+use crate::{complete, input};
 
 pub(crate) fn run(
     arguments: &LogArguments,
@@ -59,28 +60,26 @@ fn compared(
             ..JobSpec::of(machine)
         },
         hosts: arguments.hosts,
-        nccl: arguments.variables.nccl,
-        set: arguments.variables.set.clone(),
+        variables: arguments.variables.clone(),
     };
     let _progress = Progress::new(environment, "planning");
-    let options = job::Options::of(None);
     let comparison = answers::log::compare(log, question);
     let comparison = comparison.map_err(|error| {
         if let LogError::Refused { job_notes, .. } = &error {
-            options.warn(job_notes, output);
+            Remedy::Option.warn(job_notes, output);
         }
-        in_words(error, &options)
+        in_words(error)
     })?;
-    options.warn(&comparison.job_notes, output);
+    Remedy::Option.warn(&comparison.job_notes, output);
     Ok(comparison)
 }
 
 /// An error with the options that it is about.
-fn in_words(error: LogError, options: &job::Options<'_>) -> anyhow::Error {
+fn in_words(error: LogError) -> anyhow::Error {
     match error {
         LogError::Uneven { .. } => anyhow!("{error} (--hosts)"),
         LogError::Assume(error) => complete::in_words(&error),
-        LogError::Job(error) => options.in_words(error),
+        LogError::Job(error) => Remedy::Option.in_words(error),
         error => error.into(),
     }
 }

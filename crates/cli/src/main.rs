@@ -49,7 +49,6 @@ mod matrix;
 mod measured;
 #[cfg(target_os = "linux")]
 mod nccl_check;
-mod numbers;
 mod output;
 mod perfetto;
 mod pictures;
@@ -159,7 +158,7 @@ fn work() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(arguments, &environment, &mut output),
         Command::Matrix(arguments) => matrix::run(arguments, &environment, &mut output),
         Command::View(arguments) => view::run(arguments, &mut output),
-        Command::Machines(form) => machines::run(*form, &environment, &mut output),
+        Command::Machines(form) => machines::run(**form, &environment, &mut output),
         Command::Complete(arguments) => complete::run(arguments, &mut output),
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),

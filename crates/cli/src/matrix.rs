@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use answers::matrix::{MatrixReport, Wiring};
+use answers::report;
 use anyhow::{Result, bail};
 use probe::Probe;
 use topology::BusId;
@@ -12,8 +14,6 @@ use crate::environment::Environment;
 use crate::input::FileOrProbe;
 use crate::output::Output;
 use crate::render::matrix;
-use answers::matrix::{MatrixReport, Wiring};
-use answers::report;
 
 pub(crate) fn run(
     arguments: &MatrixArguments,

@@ -1,5 +1,8 @@
 //! `topo show --program`: what one rank does for a collective, step by step.
 
+use answers::names::algorithms;
+use answers::program::ProgramReport;
+use answers::report;
 use anyhow::{Context, Result, bail, ensure};
 use plan::expand::Expansion;
 use program::Collective;
@@ -14,9 +17,6 @@ use crate::job;
 use crate::output::Output;
 use crate::render;
 use crate::sources;
-use answers::names::algorithms;
-use answers::program::ProgramReport;
-use answers::report;
 
 /// Least slots of a FIFO in any protocol. A ring needs two: it receives and sends in one step.
 const FIFO_SLOTS: u32 = 2;

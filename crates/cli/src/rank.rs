@@ -1,5 +1,7 @@
 //! `topo show --rank`: what one rank of a planned job does.
 
+use answers::rank::RankReport;
+use answers::report;
 use anyhow::Result;
 
 use crate::arguments::compare::TextOrJson;
@@ -8,8 +10,6 @@ use crate::environment::Environment;
 use crate::input;
 use crate::output::Output;
 use crate::render::rank;
-use answers::rank::RankReport;
-use answers::report;
 
 pub(crate) fn run(
     arguments: &RankArguments,

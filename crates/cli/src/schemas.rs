@@ -1,9 +1,9 @@
 //! `topo gen schema`: the schemas of all kinds of JSON.
 
+use answers::suggest;
 use anyhow::{Result, bail};
 
 use crate::output::Output;
-use answers::suggest;
 
 /// The name of a kind of JSON without `topo-`, and its schema.
 type Kind = (&'static str, &'static str);

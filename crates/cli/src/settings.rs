@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use answers::job_options::Variables;
 use answers::settings::doubtful;
 use anyhow::{Context, Result};
 use plan::nccl_graph::GraphFile;
 use planner::{Job, Settings};
 
-use crate::arguments::Variables;
 use crate::environment::Environment;
 use crate::output::Output;
 

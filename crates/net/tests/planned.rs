@@ -1,16 +1,15 @@
 //! Plans of many jobs as their ranks run them.
 
 use answers::built_in;
+use answers::gpus::AskedGpus;
 use answers::request::JobRequest;
 use net::run::{RunChannels, RunnerError};
 use plan::{Plan, PlanContent};
 
 fn plan(machine: &str, hosts: u32, gpus: i64) -> Option<Plan> {
-    let job = JobRequest {
-        hosts,
-        gpus: (0..gpus).collect(),
-        ..JobRequest::of(machine)
-    };
+    let mut job = JobRequest::of(machine);
+    job.hosts.hosts = hosts;
+    job.ranks.gpus = Some(AskedGpus::Listed((0..gpus).collect()));
     // Not every machine has so many GPUs.
     let planned = job.plan().ok()?;
     Some(planned.planned.plan().clone())

@@ -22,6 +22,10 @@ mod pytorch_names;
 pub mod simai;
 pub mod tokens;
 
+#[cfg(feature = "arguments")]
+use clap::Args;
+#[cfg(not(feature = "arguments"))]
+use no_schema::Args;
 #[cfg(not(feature = "schema"))]
 use no_schema::JsonSchema;
 #[cfg(feature = "schema")]

@@ -16,6 +16,7 @@ use crate::assume::{self, AssumeError};
 use crate::device::bus_ids;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobNote, JobSpec};
+use crate::job_options::Variables;
 use crate::nearest_version;
 
 /// The machine and the job with which a log is compared.
@@ -25,10 +26,9 @@ pub struct LogQuestion {
     pub job: JobSpec,
     /// Hosts of the job; none: as many as the log names.
     pub hosts: Option<u32>,
-    /// The version as which to plan; none: the log's, or the nearest that is known.
-    pub nccl: Option<NcclVersion>,
-    /// Variables of NCCL besides those of the log.
-    pub set: Vec<(String, String)>,
+    /// The version as which to plan (none: the log's, or the nearest that is known), and variables
+    /// of NCCL besides those of the log.
+    pub variables: Variables,
 }
 
 /// Why a log cannot be compared with a machine.
@@ -143,9 +143,9 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
         return Err(LogError::NoCommunicator);
     };
     let mut notes = Vec::new();
-    let version = version(log, question.nccl, &mut notes);
+    let version = version(log, question.variables.nccl, &mut notes);
     let hosts = question.hosts.unwrap_or(communicator.nodes.max(1));
-    let variables = settings(log, &question.set, &mut notes);
+    let variables = settings(log, &question.variables.set, &mut notes);
     let settings = Settings::with_variables(version, variables);
     let spec = question.job;
     let Some(machine) = spec.machines.first() else {

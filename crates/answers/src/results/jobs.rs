@@ -193,7 +193,7 @@ fn version(
     question: &ResultsQuestion,
     notes: &mut Vec<String>,
 ) -> NcclVersion {
-    if let Some(version) = question.nccl {
+    if let Some(version) = question.variables.nccl {
         return version;
     }
     let said = table.nccl.as_deref().or(logged.version.as_deref());
@@ -224,7 +224,7 @@ fn settings(
     settings.extend(table.settings.iter().cloned());
     settings.retain(|name, _| !IGNORED.contains(&name.as_str()));
     let mut settings: Vec<(String, String)> = settings.into_iter().collect();
-    settings.extend(question.set.iter().cloned());
+    settings.extend(question.variables.set.iter().cloned());
     settings
 }
 

@@ -10,7 +10,6 @@ pub mod read;
 
 use fit::{Fit, FitError};
 use plan::Plan;
-use planner::NcclVersion;
 use planner::cost::{CostProfile, RestrictError};
 use program::Collective;
 use serde::Serialize;
@@ -19,6 +18,7 @@ use crate::JsonSchema;
 use crate::assume::AssumeError;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobNote, JobSpec};
+use crate::job_options::Variables;
 use crate::report::Report;
 pub use compare::ComparedTable;
 use jobs::Jobs;
@@ -33,10 +33,9 @@ pub struct ResultsQuestion {
     pub hosts: Option<u32>,
     /// The GPUs of each host; none: those that a table names, or the first ones.
     pub gpus: Option<Gpus>,
-    /// The version as which to plan; none: the file's, or the nearest that is known.
-    pub nccl: Option<NcclVersion>,
-    /// Variables of NCCL besides those of the file.
-    pub set: Vec<(String, String)>,
+    /// The version as which to plan (none: the file's, or the nearest that is known), and variables
+    /// of NCCL besides those of the file.
+    pub variables: Variables,
     /// The collective of tables whose program the file does not name.
     pub collective: Option<Collective>,
     /// The constants that predict; none: those of NCCL's version.

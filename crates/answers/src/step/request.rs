@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use simulator::Fabric;
+use workload::megatron::Arguments;
 use workload::{Files, Workload};
 
 use super::placement::place;
@@ -19,7 +20,11 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 pub struct StepRequest {
     /// A list of calls, a workload of SimAI, the script that starts Megatron-LM or its log, or
     /// traces of PyTorch's profiler, one for each rank.
+    #[serde(default)]
     pub files: Vec<Evidence>,
+    /// A model instead of files.
+    #[serde(default)]
+    pub model: Option<Arguments>,
     /// The cluster.
     pub job: JobRequest,
     /// Hosts that form an NVLink domain, if several do; the next ones form the next domain.
@@ -79,7 +84,7 @@ impl StepRequest {
             domain_hosts: self.domain_hosts.unwrap_or_else(|| job.host_count()),
             room: self.gpu_memory,
         };
-        let settings = self.job.settings()?;
+        let settings = self.job.variables.settings();
         let in_words = |why: StepError| why.to_string();
         let mut answer = step(&job, &settings, &question).map_err(in_words)?;
         if self.orders > 0 {
@@ -90,6 +95,12 @@ impl StepRequest {
     }
 
     fn workload(&self, ranks: u32) -> Result<Workload, String> {
+        if let Some(model) = &self.model {
+            if !self.files.is_empty() {
+                return Err("both files and a model; expected one of them".to_owned());
+            }
+            return model.training(ranks, self.gpu_tflops).workload();
+        }
         let mut files = Files::new(self.gpu_tflops);
         for file in &self.files {
             let bytes = file.bytes()?;

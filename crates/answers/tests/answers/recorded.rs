@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
+use answers::job_options::Variables;
 use answers::log::{LogQuestion, compare};
 use answers::{JobSpec, Machine};
 use nccl_log::Collector;
@@ -25,8 +26,7 @@ fn two_ranks_on_an_h200() {
     let question = LogQuestion {
         job: JobSpec::of(machine),
         hosts: None,
-        nccl: None,
-        set: Vec::new(),
+        variables: Variables::default(),
     };
     let comparison = compare(&collector.finish(), question).unwrap();
     let compared = comparison.fields.iter();

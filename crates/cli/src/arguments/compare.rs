@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 
 use answers::communicators::MemoryQuestion;
+use answers::job_options::{PreparationOptions, degrade, variable, without};
 use answers::sizes::Sizes;
 use answers::values::one;
+use answers::values::within;
 use answers::what_if::WhatIfQuestion;
 use clap::{Args, ValueEnum};
 use planner::NcclVersion;
 use planner::settings::CtaPolicy;
 use topology::edit::Edit;
 
+use super::JobArguments;
 use super::measured::MeasuredArguments;
-use super::{JobArguments, PreparationArguments, variable};
-use crate::numbers::within;
 
 pub(crate) const COST_EXAMPLES: &str = "\
 Examples:
@@ -66,34 +67,6 @@ names, numbers of devices and NUMA nodes, and \
 settings that change nothing do not count.
 Exit status: 0 when the plans mean the same, 1 when they differ, 2 when something is wrong. Equal \
 files print nothing.";
-
-/// Losses of a machine before it is planned.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct EditArguments {
-    /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5,
-    /// GPU5:NVLinks for all of its NVLinks (repeatable; host3/GPU5: on that host only)
-    #[arg(long, value_name = "DEVICE", value_parser = without)]
-    pub without: Vec<Edit>,
-    /// Plan with a slower link, given as the share that remains: GPU2:GPU5=50%, GPU0:NVSwitch=17,
-    /// mlx5_3=50% (repeatable)
-    #[arg(long, value_name = "LINK=SHARE", value_parser = degrade)]
-    pub degrade: Vec<Edit>,
-}
-
-impl EditArguments {
-    /// All of them.
-    pub(crate) fn all(&self) -> Vec<Edit> {
-        [&self.without[..], &self.degrade[..]].concat()
-    }
-}
-
-fn without(text: &str) -> Result<Edit, String> {
-    Edit::without(text).map_err(|error| error.to_string())
-}
-
-fn degrade(text: &str) -> Result<Edit, String> {
-    Edit::degrade(text).map_err(|error| error.to_string())
-}
 
 /// The forms of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -202,7 +175,7 @@ pub(crate) struct DiffArguments {
     #[arg(long)]
     pub collnet: bool,
     #[command(flatten)]
-    pub preparation: PreparationArguments,
+    pub preparation: PreparationOptions,
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,

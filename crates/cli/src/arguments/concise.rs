@@ -1,9 +1,7 @@
 //! Help of two screens: the options of a command that people look for, under headings. Options that
 //! many commands have, or that few people need, have a page of their own: `topo help job`.
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
-
-use super::Arguments;
+use clap::{Arg, ArgAction, Command};
 
 /// Options with a page of their own.
 struct Topic {
@@ -202,7 +200,7 @@ pub(super) fn concise(command: Command) -> Command {
 /// The page of a topic's options, in at most so many columns.
 pub(crate) fn page(name: &str, width: usize) -> Option<Command> {
     let topic = TOPICS.iter().find(|it| it.name == name)?;
-    let mut all = Arguments::command().term_width(width);
+    let mut all = super::all().term_width(width);
     all.build();
     let command = all.find_subcommand(topic.command)?.clone();
     let shown = |it: &Arg| {
@@ -262,7 +260,7 @@ mod tests {
 
     #[test]
     fn help_hides_what_is_on_a_page_of_options_or_has_another_name() {
-        let all = Arguments::command();
+        let all = super::super::all();
         let mut hidden = 0;
         for command in all.get_subcommands() {
             let name = command.get_name();
@@ -285,7 +283,7 @@ mod tests {
     fn pages_have_all_options_of_their_topics() {
         for topic in &TOPICS {
             let text = page(topic.name, 100).unwrap().render_help().to_string();
-            let all = Arguments::command();
+            let all = super::super::all();
             let command = all.find_subcommand(topic.command).unwrap();
             for id in topic.hidden {
                 let mut arguments = command.get_arguments();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use answers::cost::ElementOptions;
+use answers::gpus::AskedGpus;
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -36,8 +37,8 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
     /// Another set of GPUs of every host, as for --gpus (repeatable)
-    #[arg(long, value_name = "LIST")]
-    pub also: Vec<String>,
+    #[arg(long, value_name = "LIST", value_parser = AskedGpus::parse)]
+    pub also: Vec<AskedGpus>,
     /// Every set of two GPUs or more, of machines with at most 8 GPUs
     #[arg(long, conflicts_with_all = ["also", "gpus"])]
     pub all_subsets: bool,

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use answers::names;
+use answers::values::within;
 use clap::Args;
 use program::Collective;
 
 use super::compare::FormArguments;
-use crate::numbers::within;
-use answers::names;
 use program::size;
 
 pub(crate) const FABRIC_EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
 pub(crate) use net::MOST_RANKS;
 
-use crate::numbers::within;
+use answers::values::within;
 
 /// Most ranks, where the crate that runs them is not there: help says the same everywhere.
 #[cfg(not(target_os = "linux"))]

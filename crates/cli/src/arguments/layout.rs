@@ -39,7 +39,7 @@ pub(crate) fn help(width: usize, used: Option<&str>, mode: Option<Mode>) -> clap
         Some(text) => command.after_help(laid_out(&text, width)),
         None => command,
     };
-    let all = Arguments::command().term_width(width);
+    let all = super::all().term_width(width);
     match used.filter(|name| all.find_subcommand(name).is_some()) {
         Some(name) => {
             modes::describe(all, name, mode).mut_subcommand(name, |it| lay_out(concise(it)))

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
+use answers::job_options::{AssumeOptions, Variables};
+use answers::values::within;
 use clap::Args;
 
-use super::Variables;
 use super::compare::FormArguments;
-use super::machine::AssumeArguments;
-use crate::numbers::within;
 
 pub(crate) const LOG_EXAMPLES: &str = "\
 Examples:
@@ -38,7 +37,7 @@ pub(crate) struct LogArguments {
     #[arg(long, requires = "topology")]
     pub nvlink_domain: bool,
     #[command(flatten)]
-    pub assume: AssumeArguments,
+    pub assume: AssumeOptions,
     #[command(flatten)]
     pub variables: Variables,
     #[command(flatten)]

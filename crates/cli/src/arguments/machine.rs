@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use answers::assume;
+use answers::job_options::{AssumeOptions, Variables};
 use clap::{Args, ValueEnum};
-use findings::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions};
 
-use super::Variables;
 use super::compare::FormArguments;
 
 pub(crate) const PROBE_EXAMPLES: &str = "\
@@ -148,43 +146,13 @@ pub(crate) struct MatrixArguments {
     pub form: FormArguments,
 }
 
-/// Devices to assume where a file has none.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct AssumeArguments {
-    /// GPUs, NVLinks and NICs of a known machine, where the file has none: h100-sxm, a100-sxm,
-    /// v100-cube-mesh … (a wrong name lists all)
-    #[arg(long, value_name = "NAME", value_parser = assume::preset)]
-    pub assume: Option<Assumptions>,
-    /// GPUs where the file has none: sm=90,nvswitch-links=18,gdr=1
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assume::gpu)]
-    pub assume_gpu: Option<AssumedGpu>,
-    /// NICs where the file has none: speed=400000,gdr=1 (Mb/s)
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = assume::nic)]
-    pub assume_nic: Option<AssumedNic>,
-    /// NVLinks between two GPUs, for GPUs that have none in the file: bridges, meshes
-    #[arg(long, value_name = "GPU0:GPU1=COUNT,…", value_delimiter = ',', value_parser = assume::link)]
-    pub assume_nvlinks: Vec<AssumedLink>,
-}
-
-impl AssumeArguments {
-    /// All assumptions; the other options override the preset.
-    pub(crate) fn all(&self) -> Assumptions {
-        assume::joined(
-            self.assume.clone(),
-            self.assume_gpu,
-            self.assume_nic,
-            &self.assume_nvlinks,
-        )
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct CompleteArguments {
     /// Topology file, a folder that holds topology.xml, a recording, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
-    pub assume: AssumeArguments,
+    pub assume: AssumeOptions,
     /// Write the completed file here instead of to standard output
     #[arg(short, long, value_name = "XML")]
     pub output: Option<PathBuf>,

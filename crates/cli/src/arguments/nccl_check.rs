@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use answers::cost::CallOptions;
+use answers::job_options::{RankOptions, variable};
 use answers::sizes::Sizes;
+use answers::values::within;
 use clap::{Args, ValueEnum};
 
+use super::HostsArguments;
 use super::compare::FormArguments;
-use super::{HostsArguments, RanksArguments, variable};
-use crate::numbers::within;
 
 pub(crate) const NCCL_CHECK_EXAMPLES: &str = "\
 Examples:
@@ -44,7 +45,7 @@ pub(crate) struct NcclCheckArguments {
     #[command(flatten)]
     pub hosts: HostsArguments,
     #[command(flatten)]
-    pub ranks: RanksArguments,
+    pub ranks: RankOptions,
     /// NCCL's library; or a version, such as 2.30.7, which is fetched from PyPI by pip into a cache
     #[arg(long, value_name = "libnccl.so.2|VERSION")]
     pub nccl: PathBuf,

@@ -1,12 +1,12 @@
 //! The arguments of `topo show --program`.
 
+use answers::names;
+use answers::values::within;
 use clap::Args;
 use program::{Collective, Schedule, Transfer};
 
 use super::compare::FormArguments;
 use super::{JobArguments, schedule, transfer};
-use crate::numbers::within;
-use answers::names;
 
 pub(crate) const PROGRAM_EXAMPLES: &str = "\
 Examples:

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use answers::values::within;
 use clap::Args;
 
 use super::compare::FormArguments;
-use crate::numbers::within;
 
 pub(crate) const RANK_EXAMPLES: &str = "\
 Examples:

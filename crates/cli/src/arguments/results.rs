@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
+use answers::gpus::AskedGpus;
+use answers::job_options::{AssumeOptions, Variables};
+use answers::names;
+use answers::values::within;
 use clap::Args;
 use program::Collective;
 
-use super::Variables;
 use super::compare::FormArguments;
-use super::machine::AssumeArguments;
-use crate::numbers::within;
-use answers::names;
 
 pub(crate) const RESULTS_EXAMPLES: &str = "\
 Examples:
@@ -47,8 +47,8 @@ pub(crate) struct ResultsArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1..=1_048_576), requires = "topology")]
     pub hosts: Option<u32>,
     /// GPUs of each host, such as 0-3 [default: those that a file names, or the first ones]
-    #[arg(long, value_name = "LIST", requires = "topology")]
-    pub gpus: Option<String>,
+    #[arg(long, value_name = "LIST", requires = "topology", value_parser = AskedGpus::parse)]
+    pub gpus: Option<AskedGpus>,
     /// All hosts form one NVLink domain (MNNVL, such as GB200 NVL72)
     #[arg(long, requires = "topology")]
     pub nvlink_domain: bool,
@@ -65,7 +65,7 @@ pub(crate) struct ResultsArguments {
     #[arg(long, value_name = "PROFILE", requires = "topology")]
     pub fit: Option<PathBuf>,
     #[command(flatten)]
-    pub assume: AssumeArguments,
+    pub assume: AssumeOptions,
     #[command(flatten)]
     pub variables: Variables,
     #[command(flatten)]

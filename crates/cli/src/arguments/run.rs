@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
+use answers::job_options::Variables;
+use answers::values::one;
+use answers::values::within;
 use clap::{ArgAction, Args, ValueEnum};
 use program::{ElementType, Protocol, Reduction};
 use program::{Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 
-use super::Variables;
 use super::compare::{FormArguments, TextOrJson};
 use super::join::JoinArguments;
 use super::nccl_tests::{NcclTestsArguments, check, root};
-use crate::numbers::within;
-use answers::values::one;
 use program::size::parse as size;
 
 pub(crate) const RUN_EXAMPLES: &str = "\

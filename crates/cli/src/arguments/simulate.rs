@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use answers::simulate::SimulateQuestion;
+use answers::values::within;
 use clap::{Args, ValueEnum};
 use program::size;
 
 use super::compare::FormArguments;
 use super::measured::MeasuredArguments;
 use super::{JobArguments, schedule, transfer};
-use crate::numbers::within;
 
 pub(crate) const SIMULATE_EXAMPLES: &str = "\
 Examples:

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use answers::step::placement::ORDERS;
+use answers::values::within;
 use clap::{Args, ValueEnum};
 
 use super::JobArguments;
-use super::training::TrainingArguments;
-use crate::numbers::within;
 use program::size;
+use workload::megatron::Arguments;
 
 pub(crate) const STEP_EXAMPLES: &str = "\
 Examples:
@@ -117,6 +117,10 @@ pub(crate) struct StepArguments {
     /// Print the calls as CSV instead, for a start
     #[arg(long, conflicts_with_all = ["format", "json"])]
     pub print_workload: bool,
+    /// What each GPU computes, TFLOP/s, also of a script or log of Megatron [default: computation
+    /// is left out]
+    #[arg(long, value_name = "X")]
+    pub gpu_tflops: Option<f64>,
     #[command(flatten)]
-    pub training: TrainingArguments,
+    pub model: Option<Arguments>,
 }

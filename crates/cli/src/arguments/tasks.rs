@@ -39,15 +39,13 @@ pub(super) fn list(all: &Command, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
-    use super::super::Arguments;
+    use super::super::all;
     use super::super::modes::describe_all;
     use super::*;
 
     #[test]
     fn help_has_each_command_once() {
-        let all = describe_all(Arguments::command(), 100);
+        let all = describe_all(all(), 100);
         let mut shown: Vec<&str> = all
             .get_subcommands()
             .filter(|it| !it.is_hide_set())

@@ -5,6 +5,7 @@ mod memory;
 use std::path::Path;
 
 use answers::cost::PricedJob;
+use answers::report;
 use anyhow::{Context, Result, bail};
 use planner::Job;
 use planner::cost::CostProfile;
@@ -16,7 +17,6 @@ use crate::output::Output;
 use crate::settings::read_settings;
 use crate::sources::{self, Sources};
 use crate::{job, measured};
-use answers::report;
 
 /// Largest cost profile that is read, bytes.
 const PROFILE_LIMIT: u64 = 1 << 20;

@@ -3,11 +3,12 @@
 use answers::export::{MOST_GPUS, PlannedSet, TooManySets, subsets};
 use answers::measured::MeasuredLinks;
 use answers::{Gpus, JobSpec, names};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use plan::Plan;
 
 use crate::arguments::export::ExportArguments;
 use crate::environment::Environment;
+use crate::job::Remedy;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::{read_settings, warn_of_doubtful};
@@ -41,26 +42,24 @@ pub(super) fn planned(
     };
     let _progress = Progress::new(environment, "planning");
     let whole = job::spec(machines, &arguments.job, environment)?;
-    let mut lists = vec![(arguments.job.ranks.gpus.as_deref(), whole.gpus.clone())];
+    let mut lists = vec![whole.gpus.clone()];
     for list in &arguments.also {
-        lists.push((Some(list), job::gpus(list, environment)?));
+        let visible = environment.visible_devices.as_deref();
+        lists.push(list.gpus(visible).map_err(Error::msg)?);
     }
     if arguments.all_subsets {
-        lists = all_subsets(&whole)?
-            .into_iter()
-            .map(|it| (None, it))
-            .collect();
+        lists = all_subsets(&whole)?;
     }
     let settings = read_settings(&arguments.job.variables, environment, output)?;
     let mut sets: Vec<PlannedSet> = Vec::new();
     let mut links = None;
-    for (list, gpus) in lists {
+    for gpus in lists {
         let spec = JobSpec {
             gpus,
             ..whole.clone()
         };
         let mut said = Output::default();
-        let job = job::checked(spec, &job::Options::of(list), &mut said)?;
+        let job = job::checked(spec, Remedy::Option, &mut said)?;
         if sets.is_empty() {
             warn_of_doubtful(&job, &settings, output);
         }

@@ -4,17 +4,18 @@
 use std::path::Path;
 
 use answers::fabric::{FabricAnswerError, FabricQuestion, FabricReport, fabric};
+use answers::job_options::Variables;
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow};
 
-use crate::arguments::Variables;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::fabric::FabricArguments;
 use crate::environment::Environment;
+use crate::input;
+use crate::job::{self, Remedy};
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::settings::read_settings;
-use crate::{input, job};
 
 /// Largest file that is read, bytes.
 const FILE_LIMIT: u64 = 64 << 20;
@@ -65,7 +66,7 @@ fn simulate(
         hosts: view.hosts.len() as u32,
         ..JobSpec::of(input::machine(topology, output)?)
     };
-    let job = job::checked(spec, &job::Options::default(), output)?;
+    let job = job::checked(spec, Remedy::Complete, output)?;
     let plan = job::plan_job(&job, &settings, output)?.plan().clone();
     let collective = (arguments.collective, arguments.size);
     let _progress = Progress::new(environment, "simulating");

@@ -12,6 +12,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use answers::report;
 use answers::sizes::Sizes;
 use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::job::{CONNECTS_LATE, Job, JobHost, NoAnswer, RESERVED};
@@ -28,11 +29,10 @@ use program::Protocol;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::nccl_check::{NcclCheckArguments, Net};
 use crate::environment::Environment;
-use crate::job::{Options, checked, spec_of};
+use crate::job::{Remedy, checked, spec_of};
 use crate::output::Output;
 use crate::settings::with_graph_file;
 use crate::sources;
-use answers::report;
 use job::AskedJob;
 use json::NcclCheckReport;
 
@@ -107,8 +107,7 @@ pub(crate) fn run(
     refuse_reserved(arguments)?;
     let machines = sources::machines(&arguments.hosts, output)?;
     let spec = spec_of(machines, &arguments.hosts, &arguments.ranks, environment)?;
-    let options = Options::of_gpus(arguments.ranks.gpus.as_deref());
-    let job = checked(spec, &options, output)?;
+    let job = checked(spec, Remedy::Complete, output)?;
     let library = library::find(&arguments.nccl, arguments.yes, environment)?;
     let check = check(&Asked::of(arguments)?, &library, &job, output)?;
     output.differs = !check.agrees();

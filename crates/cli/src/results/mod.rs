@@ -14,10 +14,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::results::ResultsArguments;
 use crate::environment::Environment;
+use crate::job::Remedy;
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::render::Look;
-use crate::{complete, cost, job};
+use crate::{complete, cost};
 
 pub(crate) fn run(
     arguments: &ResultsArguments,
@@ -45,15 +46,13 @@ pub(crate) fn run(
         output.unknown = Some(why);
         return Ok(());
     }
+    let visible = environment.visible_devices.as_deref();
+    let gpus = arguments.gpus.as_ref().map(|it| it.gpus(visible));
     let question = ResultsQuestion {
         against: against(arguments, output)?,
         hosts: arguments.hosts,
-        gpus: match &arguments.gpus {
-            Some(list) => Some(job::gpus(list, environment)?),
-            None => None,
-        },
-        nccl: arguments.variables.nccl,
-        set: arguments.variables.set.clone(),
+        gpus: gpus.transpose().map_err(|why| anyhow!("--{why}"))?,
+        variables: arguments.variables.clone(),
         collective: arguments.collective,
         profile,
         fit: arguments.fit.as_ref().map(|it| it.display().to_string()),
@@ -61,16 +60,15 @@ pub(crate) fn run(
         tolerates: false,
     };
     let _progress = Progress::new(environment, "planning");
-    let options = job::Options::of(arguments.gpus.as_deref());
     let mut notes = Notes::default();
     let results = results(read, &question, &mut notes);
-    options.warn(&notes.of_jobs, output);
+    Remedy::Option.warn(&notes.of_jobs, output);
     output.warnings.extend(notes.of_plans);
     if let (true, Err(error @ ResultsError::OtherRanks { .. })) = (arguments.expect, &results) {
         output.unknown = Some(format!("{error} (--hosts, --gpus)"));
         return Ok(());
     }
-    let results = results.map_err(|error| in_words(error, &options))?;
+    let results = results.map_err(in_words)?;
     let mut rows = results.tables.iter().flat_map(|it| &it.rows);
     let mut tables = results.tables.iter();
     // These are shown.
@@ -130,14 +128,14 @@ fn against(arguments: &ResultsArguments, output: &mut Output) -> Result<Against>
 }
 
 /// An error with the options that it is about.
-fn in_words(error: ResultsError, options: &job::Options<'_>) -> anyhow::Error {
+fn in_words(error: ResultsError) -> anyhow::Error {
     match error {
         ResultsError::OtherRanks { .. } => anyhow!("{error} (--hosts, --gpus)"),
         ResultsError::NoCosts(file) => {
             anyhow!("{file} is a plan without a cost table; expected one that topo plan -o wrote")
         }
         ResultsError::Assume(error) => complete::in_words(&error),
-        ResultsError::Job(error) => options.in_words(error),
+        ResultsError::Job(error) => Remedy::Option.in_words(error),
         ResultsError::Fit(error) => anyhow::Error::new(error).context("--fit"),
         error => error.into(),
     }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use answers::JobSpec;
+use answers::names;
+use answers::sizes;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
 use bench::{Devices, RunPlan, Spec, plan_parts};
@@ -14,11 +16,9 @@ use super::network;
 use crate::arguments::run::{BackendName, Bind, BufferOwner, RunArguments};
 use crate::environment::Environment;
 use crate::input::Source;
-use crate::job;
+use crate::job::{self, Remedy};
 use crate::output::Output;
 use crate::settings::read_settings;
-use answers::names;
-use answers::sizes;
 use program::size;
 
 /// Largest cost profile that is read, bytes.
@@ -343,7 +343,7 @@ fn read_plan(
                 physical_ports: true,
                 ..JobSpec::of(machine)
             };
-            let job = job::checked(spec, &job::Options::default(), output)?;
+            let job = job::checked(spec, Remedy::Complete, output)?;
             let planned = job::plan_job(&job, &settings, output)?;
             let plan = match arguments.algorithm {
                 Some(Schedule::Forest) => answers::forests::with_forests(&planned, None)?,

@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use answers::report;
 use anyhow::Result;
 use bench::json::RunJson;
 use bench::{Event, RunReport, RunRow};
@@ -15,7 +16,6 @@ use crate::exit;
 use crate::output::Output;
 use crate::progress::Steps;
 use crate::render::Look;
-use answers::report;
 use program::size;
 
 /// The knowledge of the printing rank, and how it prints it.

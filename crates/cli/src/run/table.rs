@@ -3,13 +3,13 @@
 
 use std::mem;
 
+use answers::names::algorithms;
 use bench::figures::{algorithm, bus, gbps, micros};
 use bench::{FigureTiming, Latency, RunReport, RunRow};
 use executor::Choice;
 use program::Transfer;
 
 use crate::render::{Look, or_dash};
-use answers::names::algorithms;
 
 /// Spaces before a row.
 const INDENT: usize = 2;

@@ -16,15 +16,15 @@ pub(super) fn workload(
     ranks: u32,
     output: &mut Output,
 ) -> Result<Workload> {
-    if let Some(megatron) = arguments.training.megatron() {
-        let training = megatron.training(ranks);
+    if let Some(model) = &arguments.model {
+        let training = model.training(ranks, arguments.gpu_tflops);
         return training.workload().map_err(|why| anyhow!(why));
     }
     let is_input = |it: &&PathBuf| it.as_path() == Path::new("-");
     if arguments.workload.iter().filter(is_input).count() > 1 {
         bail!("standard input (-) can be read once only");
     }
-    let mut files = Files::new(arguments.training.gpu_tflops);
+    let mut files = Files::new(arguments.gpu_tflops);
     for file in &arguments.workload {
         let mut stream = TextStream::open(file)?;
         let name = stream.label.clone();

@@ -9,11 +9,10 @@ use answers::step::picture::picture;
 use answers::step::placement::place;
 use answers::step::{StepError, StepQuestion, step};
 use anyhow::{Result, anyhow};
-use planner::Job;
 
 use crate::arguments::step::{PlacementSearch, StepArguments, StepFormat};
 use crate::environment::Environment;
-use crate::job;
+use crate::job::{self, Remedy};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::read_settings;
@@ -31,8 +30,7 @@ pub(crate) fn run(
     let settings = read_settings(&arguments.job.variables, environment, output)?;
     let mut spec = job::spec(machines, &arguments.job, environment)?;
     spec.nvlink_domain |= arguments.domain_hosts.is_some();
-    let options = job::Options::of(arguments.job.ranks.gpus.as_deref());
-    let job: Job = job::checked(spec, &options, output)?;
+    let job = job::checked(spec, Remedy::Option, output)?;
     let ranks = answers::step::ranks(&job)?;
     let workload = input::workload(arguments, ranks, output)?;
     if arguments.print_workload {

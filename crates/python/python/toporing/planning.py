@@ -256,7 +256,7 @@ def plan(
     others: Sequence[Topology] = (),
     settings: Mapping[str, str] | None = None,
     nccl_version: str | None = None,
-    gpus: Sequence[int] = (),
+    gpus: str | Sequence[int] = (),
     nvlink_domain: bool = False,
     without: Sequence[str] = (),
     degrade: Sequence[str] = (),
@@ -272,16 +272,17 @@ def plan(
     """Plans a job.
 
     `hosts` are equal hosts, and each of `others` is one more; `settings` are variables of NCCL;
-    `gpus` are the device numbers of each host, all if empty; `nvlink_domain` says that all hosts form
+    `gpus` are the device numbers of each host, all if empty, or a text such as `0-3,6`; `nvlink_domain` says that all hosts form
     one NVLink domain; `without` names devices and links that are taken away, and `degrade` slower
-    links as `LINK=SHARE`. `rank_order` is `host`, `round-robin` or the GPU of each rank; `collnet`
+    links as `LINK=SHARE`. `rank_order` is `host`, `round-robin` or the GPU of each rank, also as a text; `collnet`
     says that the network reduces; `as_is` plans files as they are; `net_merge` is `ib` or `off`;
     `assume` names a known machine, whose devices are assumed where a file has none, and
     `assume_gpu`, `assume_nic`, `assume_nvlinks` say them as the options of `topo plan` do.
     """
     expect("hosts", hosts, int)
     expect("nvlink_domain", nvlink_domain, bool)
-    expect_all("gpus", gpus, int)
+    if not isinstance(gpus, str):
+        expect_all("gpus", gpus, int)
     expect_all("without", without, str)
     expect_all("degrade", degrade, str)
     expect_all("others", others, str, bytes, bytearray, PathLike)
@@ -299,7 +300,7 @@ def plan(
         hosts=hosts,
         others=[_file(it) for it in others],
         nvlink_domain=nvlink_domain,
-        gpus=list(gpus),
+        gpus=gpus if isinstance(gpus, str) else list(gpus),
         nccl_version=nccl_version,
         settings=settings,
         without=list(without),
@@ -413,7 +414,7 @@ def results(
 
 
 def step(
-    calls: str,
+    calls: str | Mapping[str, Any],
     cluster: Plan,
     *,
     name: str = "calls.csv",
@@ -426,11 +427,12 @@ def step(
 ) -> dict[str, Any]:
     """The communication of a whole step on a job, as `topo step --json` prints it. `calls` is the
     text of a list (CSV, JSON), of a workload of SimAI, of the script that starts Megatron-LM or its
-    log (`gpu_tflops` says what a GPU computes), or of a trace of PyTorch's profiler;
+    log (`gpu_tflops` says what a GPU computes), or of a trace of PyTorch's profiler; or a model by
+    Megatron's arguments, such as `{"num_layers": 32, "hidden_size": 4096, …}`;
     `measured` has texts of measurements by name, which correct times; `fabric` is the text of a fabric
     file or of Slurm's topology.conf. With `orders`, a search for
     better places of the ranks prices at most so many orders."""
-    expect("calls", calls, str)
+    expect("calls", calls, str, Mapping)
     expect("cluster", cluster, Plan)
     expect("name", name, str)
     expect("domain_hosts", domain_hosts, int, _NONE)
@@ -447,7 +449,8 @@ def step(
 
     return _ask(
         "step",
-        files=files({name: calls}),
+        files=files({name: calls}) if isinstance(calls, str) else [],
+        model=None if isinstance(calls, str) else dict(calls),
         job=cluster._job,
         domain_hosts=domain_hosts,
         gpu_memory=gpu_memory,

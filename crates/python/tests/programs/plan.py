@@ -99,6 +99,19 @@ with tempfile.TemporaryDirectory() as folder:
     else:
         raise AssertionError("no error")
 
+# Texts in place of lists, and a model in place of calls.
+assert toporing.plan(name, gpus="0-3", rank_order="3-0").ranks == 4
+fails(lambda: toporing.plan(name, gpus="0-"), "gpus 0-: `0-` is neither")
+model = {
+    "num_layers": 4,
+    "hidden_size": 1024,
+    "num_attention_heads": 8,
+    "seq_length": 512,
+    "global_batch_size": 16,
+}
+assert toporing.step(model, toporing.plan(name))["step_us"] > 0
+fails(lambda: toporing.step({"num_layers": 4}, toporing.plan(name)), "hidden_size")
+
 # Arguments of a wrong kind.
 for call, argument in (
     (lambda: toporing.plan(5), ""),
@@ -108,7 +121,7 @@ for call, argument in (
     (lambda: toporing.plan(name, settings=[("NCCL_ALGO", "Ring")]), "settings"),
     (lambda: toporing.plan(name, settings={5: "Ring"}), "settings"),
     (lambda: toporing.plan(name, nccl_version=2.3), "nccl_version"),
-    (lambda: toporing.plan(name, gpus="0"), "gpus"),
+    (lambda: toporing.plan(name, gpus=5), "gpus"),
     (lambda: toporing.plan(name, gpus=["0"]), "gpus[0]"),
     (lambda: toporing.plan(name, without="GPU0"), "without"),
     (lambda: toporing.plan(name, degrade=5), "degrade"),

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::arguments::{MOST_RANKS, number};
 use super::{Arguments, MOST_SIZE};
 use crate::call::Workload;
 use crate::error::WorkloadError;
-
-/// Largest size of a kind of parallelism.
-const MOST_RANKS: u64 = 1 << 24;
 
 /// Variables that a value may be made of, one in another.
 const MOST_DEPTH: usize = 16;
@@ -66,6 +67,9 @@ const NOT_MODELLED: [&str; 8] = [
 /// The argument that every model has.
 const LAYERS: &str = "num-layers";
 
+/// The arguments without which there is no model.
+const NEEDED: [&str; 4] = [LAYERS, "hidden-size", "num-attention-heads", "seq-length"];
+
 /// Whether a text has Megatron's arguments.
 pub fn is_one(text: &str) -> bool {
     let is_layers = |(_, word): &(u64, &str)| {
@@ -107,11 +111,8 @@ pub fn read(
         );
         return Err(WorkloadError::new(file, line, why));
     }
-    let arguments = Arguments {
-        tflops,
-        ..found.arguments().map_err(wrong)?
-    };
-    let workload = arguments.training(ranks).workload();
+    let arguments = found.arguments().map_err(wrong)?;
+    let workload = arguments.training(ranks, tflops).workload();
     let mut workload = workload.map_err(|why| WorkloadError::new(file, 0, why))?;
     // A frequency of 1, as logs list it, is that of the formulas.
     let ignored = NOT_MODELLED.into_iter().filter(|name| {
@@ -253,73 +254,43 @@ impl Found {
         let Some((value, line)) = self.values.get(name) else {
             return Ok(None);
         };
-        match value.parse() {
-            Ok(number) if (1..=most).contains(&number) => Ok(Some(number)),
-            _ => Err((
-                *line,
-                format!("{name} is {value}; expected a number from 1 to {most}"),
-            )),
-        }
-    }
-
-    fn needed(&self, name: &str) -> Result<u64, Wrong> {
-        let missing = || {
-            (
-                0,
-                format!("there is no {name}; expected the script that starts the job, or its log"),
-            )
-        };
-        self.number(name, MOST_SIZE)?.ok_or_else(missing)
-    }
-
-    /// A number of ranks; 1 if there is none.
-    fn ranks(&self, name: &str) -> Result<u32, Wrong> {
-        let number = self.number(name, MOST_RANKS)?.unwrap_or(1);
-        Ok(u32::try_from(number).unwrap_or(u32::MAX))
+        let number = number(value, most);
+        number
+            .map(Some)
+            .map_err(|why| (*line, format!("{name} is {value}; {why}")))
     }
 
     fn arguments(&self) -> Result<Arguments, Wrong> {
-        let size = |name| self.number(name, MOST_SIZE);
-        let expert_tensor = match self.is_on("expert-tensor-parallel-size") {
-            true => Some(self.ranks("expert-tensor-parallel-size")?),
-            false => None,
-        };
+        for name in NEEDED {
+            if !self.is_on(name) {
+                let why = format!(
+                    "there is no {name}; expected the script that starts the job, or its log"
+                );
+                return Err((0, why));
+            }
+        }
+        let mut fields = Map::new();
+        for name in NUMBERS {
+            let most = match name.ends_with("-parallel-size") {
+                true => MOST_RANKS,
+                false => MOST_SIZE,
+            };
+            if let Some(number) = self.number(name, most)? {
+                fields.insert(name.replace('-', "_"), number.into());
+            }
+        }
+        for name in SWITCHES.into_iter().filter(|name| self.is_on(name)) {
+            fields.insert(name.replace('-', "_"), true.into());
+        }
         // Without this switch Megatron does not look at the number (source: `arguments.py`).
-        let query_groups = match self.is_on("group-query-attention") {
-            true => size("num-query-groups")?,
-            false => None,
-        };
-        let vocabulary = match size("vocab-size")? {
-            Some(size) => Some(size),
-            None => size("padded-vocab-size")?,
-        };
-        Ok(Arguments {
-            tensor: self.ranks("tensor-model-parallel-size")?,
-            pipeline: self.ranks("pipeline-model-parallel-size")?,
-            context: self.ranks("context-parallel-size")?,
-            expert: self.ranks("expert-model-parallel-size")?,
-            expert_tensor,
-            chunk_layers: size("num-layers-per-virtual-pipeline-stage")?,
-            sequence_parallel: self.is_on("sequence-parallel"),
-            layers: self.needed("num-layers")?,
-            hidden: self.needed("hidden-size")?,
-            ffn: size("ffn-hidden-size")?,
-            heads: self.needed("num-attention-heads")?,
-            query_groups,
-            channels: size("kv-channels")?,
-            sequence: self.needed("seq-length")?,
-            vocabulary,
-            micro_batch: size("micro-batch-size")?.unwrap_or(1),
-            global_batch: size("global-batch-size")?,
-            swiglu: self.is_on("swiglu"),
-            untied: self.is_on("untie-embeddings-and-output-weights"),
-            experts: size("num-experts")?,
-            top_k: size("moe-router-topk")?.unwrap_or(2),
-            expert_ffn: size("moe-ffn-hidden-size")?,
-            distributed_optimizer: self.is_on("use-distributed-optimizer"),
-            overlap_gradients: self.is_on("overlap-grad-reduce"),
-            tflops: None,
-        })
+        if fields.remove("group_query_attention").is_none() {
+            fields.remove("num_query_groups");
+        }
+        fields.remove("world_size");
+        if let Some(padded) = fields.remove("padded_vocab_size") {
+            fields.entry("vocab_size").or_insert(padded);
+        }
+        Arguments::deserialize(Value::Object(fields)).map_err(|why| (0, why.to_string()))
     }
 }
 
