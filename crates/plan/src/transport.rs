@@ -28,6 +28,8 @@ pub enum NotDirect {
         #[schemars(with = "crate::schema::PathTypeName")]
         limit: PathType,
     },
+    /// The driver grants no peer access.
+    Refused,
     /// A GPU in between would have to relay, but the driver's copies cannot
     /// (`NCCL_P2P_USE_CUDA_MEMCPY`).
     Relay,
@@ -319,6 +321,7 @@ impl fmt::Display for NotDirect {
             Self::Path { path, limit } => {
                 write!(f, "{path} is farther than {limit} (NCCL_P2P_LEVEL)")
             }
+            Self::Refused => f.write_str("the driver grants them no peer access"),
             Self::Relay => f.write_str(
                 "a GPU in between cannot relay what the driver copies (NCCL_P2P_USE_CUDA_MEMCPY)",
             ),

@@ -60,6 +60,17 @@ pub enum Error {
         /// The device in between.
         relay: String,
     },
+    /// The driver grants no peer access between GPUs that NVLink joins.
+    #[error(
+        "NVLink joins {from} and {to}, but the driver grants them no peer access; NCCL fails on this, unless \
+         NCCL_IGNORE_DISABLED_P2P=1 lets it go through host memory"
+    )]
+    NoPeerAccess {
+        /// The sender.
+        from: String,
+        /// The receiver.
+        to: String,
+    },
     /// A GPU reaches no CPU.
     #[error("{gpu} reaches no CPU; expected every GPU below a <cpu>")]
     NoLocalCpu {

@@ -8,7 +8,7 @@ use crate::gpu::{self, Kind};
 use crate::matrix::{Matrix, Nearness};
 use crate::pci::Link;
 use crate::read::Listings;
-use crate::tree::{self, Made};
+use crate::tree::{self, GpuFacts, Made};
 
 /// Class of a PCI switch.
 const SWITCH: &str = "0x060400";
@@ -43,9 +43,9 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
         gpus.iter().map(count).collect()
     });
     let counts: Vec<Vec<u32>> = counts.collect();
-    let of_gpus: Vec<String> = gpus.iter().map(|it| bus_ids[*it].clone()).collect();
-    let mut nvlinks = tree::nvlinks(&counts, &of_gpus).into_iter();
-    let chip_links = tree::chip_links(facts, &mut assumed);
+    let own_ids: Vec<String> = gpus.iter().map(|it| bus_ids[*it].clone()).collect();
+    let mut nvlinks = tree::nvlinks(&counts, &own_ids).into_iter();
+    let of_gpus = GpuFacts::of(facts, gpus.len(), &mut assumed);
 
     let (mut nets, mut unknown, mut down) = (0, Vec::new(), Vec::new());
     let mut elements = Vec::new();
@@ -57,12 +57,9 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
         if let Some(kind) = kinds[at] {
             let dev = device.gpu.map_or(at, |number| number as usize);
             let mut function = tree::pci(&bus_ids[at], GPU, link);
-            function.children.push(tree::gpu(
-                dev,
-                kind,
-                nvlinks.next().unwrap_or_default(),
-                chip_links,
-            ));
+            function
+                .children
+                .push(of_gpus.element(dev, kind, nvlinks.next().unwrap_or_default()));
             elements.push(Some(function));
             continue;
         }
@@ -127,7 +124,7 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Op
             "{which} taken for {like}, as the text says: put the output of `nvidia-smi -L` beside this"
         ));
     } else if unnamed > 0 {
-        let why = match has_nvlinks(matrix) {
+        let why = match matrix.has_nvlinks() {
             true => ", by their NVLinks",
             false => "",
         };
@@ -137,11 +134,6 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Op
         ));
     }
     kinds
-}
-
-fn has_nvlinks(matrix: &Matrix) -> bool {
-    let mut nearness = matrix.nearness.iter().flatten();
-    nearness.any(|it| matches!(it, Nearness::Nvlinks(_)))
 }
 
 /// Compute capability × 10 of GPUs with so many NVLinks: H100 has 18, A100 12, V100 at most 6.

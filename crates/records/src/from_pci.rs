@@ -8,7 +8,7 @@ use crate::gpu::{self, Kind};
 use crate::matrix::Nearness;
 use crate::pci::{Bus, Function, Link};
 use crate::read::Listings;
-use crate::tree::{self, Made};
+use crate::tree::{self, GpuFacts, Made};
 
 /// Most functions from a device up to its CPU.
 const DEEPEST: usize = 32;
@@ -126,12 +126,10 @@ pub(crate) fn root(facts: &Listings) -> Made {
         tree::pci(&facts.pci[at].bus_id(), facts.pci[at].class(), link)
     };
     let nvlinks = nvlinks(facts, &gpus, &kinds, &mut assumed);
-    let chip_links = tree::chip_links(facts, &mut assumed);
+    let of_gpus = GpuFacts::of(facts, gpus.len(), &mut assumed);
     for (dev, ((at, kind), links)) in gpus.iter().zip(&kinds).zip(nvlinks).enumerate() {
         let mut element = function(*at, kind.pci_speed);
-        element
-            .children
-            .push(tree::gpu(dev, *kind, links, chip_links));
+        element.children.push(of_gpus.element(dev, *kind, links));
         ends.insert(*at, element);
     }
     let listed = names(facts, adapters.len());

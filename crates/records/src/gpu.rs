@@ -126,6 +126,16 @@ pub fn kind_of_name(name: &str) -> Option<Kind> {
     found.map(|(_, sm)| Kind::of(*sm))
 }
 
+/// Whether a GPU is a GeForce RTX 3050 to 5090, as people write it.
+pub(crate) fn is_consumer(name: &str) -> bool {
+    let is_number = |text: &str| {
+        let digits = text.as_bytes().get(..4);
+        matches!(digits, Some([b'3'..=b'5', b'0', b'5'..=b'9', b'0']))
+    };
+    let mut numbers = name.match_indices("RTX ");
+    numbers.any(|(at, word)| is_number(&name[at + word.len()..]))
+}
+
 /// The kind of a GPU with this PCI device id.
 pub fn kind_of_id(device: u16) -> Option<Kind> {
     let found = IDS.iter().find(|(range, _)| range.contains(&device));

@@ -43,7 +43,7 @@ use schemars::JsonSchema;
 use std::sync::Arc;
 
 pub use bandwidth::Bandwidths;
-use findings::Finding;
+use findings::{Finding, Rule};
 pub use measurements::Measurements;
 pub use read::{Listings, Reader};
 use topology::Error;
@@ -65,6 +65,8 @@ pub struct Machine {
     shown: Vec<Finding>,
     /// What is assumed because listings do not say it.
     pub assumed: Vec<String>,
+    /// Whether it is known where it has no switches.
+    shows_switches: bool,
 }
 
 impl Machine {
@@ -85,6 +87,10 @@ impl Machine {
         Ok(Self {
             document: Document::from_root(file, made.root),
             shown: doubts::of(facts),
+            shows_switches: match &facts.matrix {
+                Some(matrix) => facts.has_functions() || matrix.shows_guest(),
+                None => true,
+            },
             assumed: assumed.collect(),
         })
     }
@@ -92,7 +98,8 @@ impl Machine {
     /// What is wrong with it, sorted by id.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.shown.clone();
-        findings.extend(findings::of_document(&self.document));
+        let of_document = findings::of_document(&self.document).into_iter();
+        findings.extend(of_document.filter(|it| self.shows_switches || it.rule != Rule::Flat));
         findings.sort_by_key(|finding| finding.rule);
         findings
     }
@@ -124,13 +131,14 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
         document: xml::parse(file, bytes)?,
         shown: Vec::new(),
         assumed: Vec::new(),
+        shows_switches: true,
     })
 }
 
 /// The tree of a machine that listings describe.
 fn made(file: &str, facts: &Listings) -> Result<Made, Error> {
     match &facts.matrix {
-        _ if facts.pci.iter().any(pci::Function::is_gpu) => Ok(from_pci::root(facts)),
+        _ if facts.has_functions() => Ok(from_pci::root(facts)),
         Some(matrix) => Ok(from_matrix::root(facts, matrix)),
         None => Err(error(
             file,

@@ -8,6 +8,9 @@ use crate::text::is_device_name;
 /// Most devices of a matrix.
 const MOST: usize = 512;
 
+/// GPUs of more than a desktop.
+const MANY_GPUS: usize = 5;
+
 /// Most NVLinks between two GPUs that are believed.
 const MOST_LINKS: u32 = 64;
 
@@ -72,6 +75,22 @@ pub struct Matrix {
     pub nearness: Vec<Vec<Nearness>>,
     /// GPUs have NUMA nodes of their own, as those of Grace have.
     pub has_gpu_nodes: bool,
+}
+
+impl Matrix {
+    /// Whether it can show that a guest has no switches: many GPUs, and devices that meet at one host
+    /// bridge. A server's cards without switches have host bridges of their own, a desktop has few.
+    pub fn shows_guest(&self) -> bool {
+        let gpus = self.devices.iter().filter(|it| it.gpu.is_some()).count();
+        let has = |wanted: Nearness| self.nearness.iter().flatten().any(|it| *it == wanted);
+        gpus >= MANY_GPUS && has(Nearness::Phb) && !has(Nearness::Node)
+    }
+
+    /// Whether NVLinks join any two devices.
+    pub fn has_nvlinks(&self) -> bool {
+        let mut nearness = self.nearness.iter().flatten();
+        nearness.any(|it| matches!(it, Nearness::Nvlinks(_)))
+    }
 }
 
 /// The matrix of a text, line by line.

@@ -41,6 +41,16 @@ pub struct Peers {
 }
 
 impl Peers {
+    /// The numbers of GPUs of which the first may not access the memory of the second.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let number = |at: usize| self.gpus.get(at)?.strip_prefix("GPU")?.parse().ok();
+        self.access.iter().enumerate().flat_map(move |(one, row)| {
+            let refused = row.iter().enumerate();
+            let refused = refused.filter(|(_, it)| matches!(it, Access::Refused(_)));
+            refused.filter_map(move |(other, _)| number(one).zip(number(other)))
+        })
+    }
+
     /// Pairs that are refused, once each: places of both GPUs, and why.
     pub fn refused(&self) -> impl Iterator<Item = (usize, usize, &'static str)> + '_ {
         self.access.iter().enumerate().flat_map(|(one, row)| {

@@ -196,7 +196,12 @@ impl Listings {
 
     /// Whether they have the places of GPUs, as a machine needs.
     pub fn has_places(&self) -> bool {
-        self.matrix.is_some() || self.pci.iter().any(Function::is_gpu)
+        self.matrix.is_some() || self.has_functions()
+    }
+
+    /// Whether PCI functions of GPUs are among them.
+    pub(crate) fn has_functions(&self) -> bool {
+        self.pci.iter().any(Function::is_gpu)
     }
 
     /// Whether the processor is a Grace: the GPUs' names, or NUMA nodes that they have themselves,
@@ -209,6 +214,15 @@ impl Listings {
             .as_deref()
             .is_none_or(|it| it == "arm64");
         is_arm && (has_nodes || self.names_gpu(&["GH200", "GB200", "GB300", "GB10"]))
+    }
+
+    /// A GPU to which the usual driver grants no peer access without NVLink. Source: NVIDIA's forum,
+    /// "Standard nVidia CUDA tests fail with dual RTX 4090"; the matrices that owners show.
+    pub(crate) fn refuses_access(&self) -> Option<&str> {
+        let has_nvlinks = self.matrix.as_ref().is_some_and(Matrix::has_nvlinks);
+        let mut gpus = self.gpus.iter().filter(|_| !has_nvlinks);
+        gpus.find(|it| gpu::is_consumer(&it.name))
+            .map(|it| it.name.as_str())
     }
 
     /// Whether a GPU's name has one of these words.

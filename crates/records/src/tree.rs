@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use topology::NO_P2P;
 use topology::xml::{Element, Tag};
 
 use crate::adapter::Adapter;
-use crate::gpu::Kind;
+use crate::gpu::{self, Kind};
 use crate::pci::Link;
+use crate::peers::Peers;
 use crate::processor::{listed, mask};
 use crate::read::Listings;
 
@@ -92,18 +94,6 @@ pub(crate) fn system(
     root
 }
 
-/// Links between chips of each GPU to its Grace, if the machine is of such modules.
-pub(crate) fn chip_links(facts: &Listings, assumed: &mut Vec<String>) -> Option<u32> {
-    if !facts.has_grace() || facts.names_gpu(&["GB10"]) {
-        return None;
-    }
-    let count = if facts.names_gpu(&["GB300"]) { 5 } else { 10 };
-    assumed.push(format!(
-        "each GPU is taken to have {count} links between chips to its Grace, as such modules have"
-    ));
-    Some(count)
-}
-
 /// A `<pci>`.
 pub(crate) fn pci(bus_id: &str, class: &str, link: Link) -> Element {
     let mut pci = Element::new(Tag::Pci);
@@ -114,26 +104,73 @@ pub(crate) fn pci(bus_id: &str, class: &str, link: Link) -> Element {
     pci
 }
 
-/// A `<gpu>` with its NVLinks.
-pub(crate) fn gpu(
-    dev: usize,
-    kind: Kind,
-    nvlinks: Vec<Element>,
+/// What listings say of all GPUs.
+#[derive(Debug)]
+pub(crate) struct GpuFacts {
+    /// Links between chips of each GPU to its Grace.
     chip_links: Option<u32>,
-) -> Element {
-    let mut gpu = Element::new(Tag::Gpu);
-    gpu.set("dev", dev.to_string());
-    gpu.set("sm", kind.sm.to_string());
-    gpu.set("rank", dev.to_string());
-    gpu.set("gdr", "1");
-    gpu.children = nvlinks;
-    gpu.children.extend(chip_links.map(|count| {
-        let mut links = Element::new(Tag::C2c);
-        links.set("bw", CHIP_LINK);
-        links.set("count", count.to_string());
-        links
-    }));
-    gpu
+    /// For each GPU by its number those with which it has no peer access.
+    no_p2p: BTreeMap<usize, Vec<String>>,
+    /// Whether adapters may access their memory.
+    gdr: bool,
+}
+
+impl GpuFacts {
+    /// Those of a number of GPUs.
+    pub(crate) fn of(facts: &Listings, gpus: usize, assumed: &mut Vec<String>) -> Self {
+        let mut chip_links = None;
+        if facts.has_grace() && !facts.names_gpu(&["GB10"]) {
+            let count = if facts.names_gpu(&["GB300"]) { 5 } else { 10 };
+            assumed.push(format!(
+                "each GPU is taken to have {count} links between chips to its Grace, as such modules have"
+            ));
+            chip_links = Some(count);
+        }
+        let doubtful = facts
+            .refuses_access()
+            .filter(|_| gpus > 1 && facts.peers.is_none());
+        if let Some(name) = doubtful {
+            assumed.push(format!(
+                "peer access is taken to be granted, though NVIDIA's driver refuses it for {name} (then NCCL goes \
+                 through host memory: --without P2P): put the output of `nvidia-smi topo -p2p r` beside this"
+            ));
+        }
+        let mut no_p2p: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for (one, other) in facts.peers.iter().flat_map(Peers::refusals) {
+            no_p2p
+                .entry(one as usize)
+                .or_default()
+                .push(other.to_string());
+        }
+        Self {
+            chip_links,
+            no_p2p,
+            gdr: !facts
+                .gpus
+                .iter()
+                .any(|it| gpu::is_consumer(&it.name) || it.name.contains("GB10")),
+        }
+    }
+
+    /// A `<gpu>` with its NVLinks.
+    pub(crate) fn element(&self, dev: usize, kind: Kind, nvlinks: Vec<Element>) -> Element {
+        let mut gpu = Element::new(Tag::Gpu);
+        gpu.set("dev", dev.to_string());
+        gpu.set("sm", kind.sm.to_string());
+        gpu.set("rank", dev.to_string());
+        gpu.set("gdr", if self.gdr { "1" } else { "0" });
+        if let Some(others) = self.no_p2p.get(&dev) {
+            gpu.set(NO_P2P, others.join(","));
+        }
+        gpu.children = nvlinks;
+        gpu.children.extend(self.chip_links.map(|count| {
+            let mut links = Element::new(Tag::C2c);
+            links.set("bw", CHIP_LINK);
+            links.set("count", count.to_string());
+            links
+        }));
+        gpu
+    }
 }
 
 /// A `<nic>` with one port.

@@ -9,6 +9,7 @@ use crate::bandwidth;
 use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
 use crate::edit::names::{Device, DeviceKind, Devices, NVSWITCH, link_kind};
+use crate::node::NO_P2P;
 use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int, c_unsigned_hexadecimal};
 
@@ -291,7 +292,7 @@ impl<'a> Walk<'a> {
         let own = *chain.last()?;
         let mut found = BTreeMap::new();
         let attributes: &[&'static str] = match device.kind {
-            DeviceKind::Gpu => &["sm", "rank", "gdr"],
+            DeviceKind::Gpu => &["sm", "rank", "gdr", NO_P2P],
             DeviceKind::Port => &["latency", "gdr", "coll"],
             DeviceKind::Cpu => &["arch", "vendor", "familyid", "modelid"],
             _ => return None,

@@ -47,7 +47,8 @@ pub use error::{Error, Place, Position, Warning};
 pub use link::{Link, LinkId, LinkType};
 pub use name_list::NameList;
 pub use node::{
-    Cpu, CpuArch, CpuModel, CpuVendor, Dev, Gpu, NcclId, Net, Node, NodeData, NodeId, NodeType,
+    Cpu, CpuArch, CpuModel, CpuVendor, Dev, Gpu, NO_P2P, NcclId, Net, Node, NodeData, NodeId,
+    NodeType,
 };
 pub use path::PathType;
 pub use system::System;

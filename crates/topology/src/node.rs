@@ -196,9 +196,15 @@ pub struct Gpu {
     pub gdr: bool,
     /// Partition of the device; `None` for a whole GPU.
     pub mlopart: Option<i32>,
+    /// Device numbers of GPUs of its host with which the driver grants it no peer access: the
+    /// attribute [`NO_P2P`] of topo's own, which NCCL does not read.
+    pub no_p2p: Vec<i32>,
     /// PCI bus id.
     pub bus_id: BusId,
 }
+
+/// The attribute of a `<gpu>` that lists GPUs without peer access, by device number.
+pub const NO_P2P: &str = "no_p2p";
 
 /// Data of a DEV node (the physical GPU).
 #[derive(Debug, Clone, PartialEq)]

@@ -23,8 +23,11 @@ const ONE_NAME: &str = "../crates/planner/tests/machines/one-name.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 const INTERFACES: &str = "../crates/cli/tests/nccl_check/interfaces.xml";
 const LOST_GPUS: &str = "../crates/planner/tests/machines/lost-gpus.xml";
+const NO_ACCESS: &str = "../crates/planner/tests/machines/no-access.xml";
+const SOME_ACCESS: &str = "../crates/planner/tests/machines/some-access.xml";
+const NO_ACCESS_BY_NVLINK: &str = "../crates/planner/tests/machines/no-access-nvlink.xml";
 
-pub(crate) const SAMPLES: [Sample; 30] = [
+pub(crate) const SAMPLES: [Sample; 34] = [
     Sample {
         name: "one_host",
         machine: "dgx-h100",
@@ -183,6 +186,26 @@ pub(crate) const SAMPLES: [Sample; 30] = [
         name: "some_gpus_of_two_switches",
         machine: "pcie-8gpu-switch-per-socket",
         arguments: &["--gpus", "0,1,5,6", "--rank-order", "round-robin"],
+    },
+    Sample {
+        name: "no_peer_access",
+        machine: NO_ACCESS,
+        arguments: &["--peers"],
+    },
+    Sample {
+        name: "peer_access_of_some_pairs",
+        machine: SOME_ACCESS,
+        arguments: &["--hosts", "2", "--peers"],
+    },
+    Sample {
+        name: "peer_access_that_is_not_asked_for",
+        machine: SOME_ACCESS,
+        arguments: &["--peers", "--set", "NCCL_IGNORE_DISABLED_P2P=2"],
+    },
+    Sample {
+        name: "nvlink_without_peer_access",
+        machine: NO_ACCESS_BY_NVLINK,
+        arguments: &["--peers", "--set", "NCCL_IGNORE_DISABLED_P2P=1"],
     },
     Sample {
         name: "hosts_that_differ",

@@ -19,6 +19,8 @@ pub struct Machine {
     pub setup: Setup,
     /// By GPU and other GPU: whether NVLinks join them.
     nvlinks: Vec<Vec<bool>>,
+    /// By GPU and other GPU: whether the topology file refuses peer access.
+    refused: Vec<Vec<bool>>,
 }
 
 impl Machine {
@@ -69,7 +71,12 @@ impl Machine {
         };
         let row =
             |(one, _): &(NodeId, i32)| found.iter().map(|(it, _)| joined(*one, *it)).collect();
+        let refuses = |(one, _): &(NodeId, i32)| {
+            let listed = system.gpu(*one).map_or(&[][..], |gpu| &gpu.no_p2p);
+            found.iter().map(|(_, dev)| listed.contains(dev)).collect()
+        };
         Ok(Self {
+            refused: found.iter().map(refuses).collect(),
             gpus: gpus.collect(),
             nvlinks: found.iter().map(row).collect(),
             setup,
@@ -95,7 +102,10 @@ impl Machine {
     /// Whether a GPU can access the memory of another one.
     pub fn reaches(&self, one: usize, other: usize) -> bool {
         let known = one < self.gpus.len() && other < self.gpus.len() && one != other;
+        let row = self.refused.get(one);
+        let refused = row.and_then(|row| row.get(other)).copied().unwrap_or(false);
         known
+            && !refused
             && match self.setup.peers {
                 PeerRule::All => true,
                 PeerRule::NvLink => self.has_nvlink(one, other),

@@ -180,30 +180,34 @@ fn check_first_port(host: &HostPlan, found: &Transports, members: &[u32]) -> Res
 fn transport(routing: &Routing, from: NodeId, to: NodeId) -> Result<GpuTransport, Error> {
     let p2p = routing.p2p(from, to)?;
     let path = routing.table().path(from, to);
-    let not_direct = if !p2p.ok {
-        if routing.host_of(from) != routing.host_of(to) && path.kind <= p2p.limit {
-            NotDirect::OtherHost
-        } else {
-            NotDirect::Path {
-                path: path.kind,
-                limit: p2p.limit,
+    let is_local = routing.host_of(from) == routing.host_of(to);
+    let not_direct =
+        if p2p.refused || p2p.ok && p2p.relay.is_none() && is_local && !routing.grants(from, to) {
+            NotDirect::Refused
+        } else if !p2p.ok {
+            if routing.host_of(from) != routing.host_of(to) && path.kind <= p2p.limit {
+                NotDirect::OtherHost
+            } else {
+                NotDirect::Path {
+                    path: path.kind,
+                    limit: p2p.limit,
+                }
             }
-        }
-    } else if p2p.relay.is_some() && routing.settings().p2p_use_cuda_memcpy {
-        NotDirect::Relay
-    } else if p2p.relay.is_none() && routing.net_faster(from, to) {
-        NotDirect::NetworkFaster
-    } else {
-        let via = p2p.relay.and_then(|relay| routing.system().gpu(relay));
-        return Ok(GpuTransport::Direct {
-            via: via.map(|relay| relay.rank as u32),
-            // What the driver copies is written.
-            read: !routing.settings().p2p_use_cuda_memcpy
-                && routing.settings().connect.p2p_read.unwrap_or(p2p.read),
-            path: path.kind,
-            bw: path.bw,
-        });
-    };
+        } else if p2p.relay.is_some() && routing.settings().p2p_use_cuda_memcpy {
+            NotDirect::Relay
+        } else if p2p.relay.is_none() && routing.net_faster(from, to) {
+            NotDirect::NetworkFaster
+        } else {
+            let via = p2p.relay.and_then(|relay| routing.system().gpu(relay));
+            return Ok(GpuTransport::Direct {
+                via: via.map(|relay| relay.rank as u32),
+                // What the driver copies is written.
+                read: !routing.settings().p2p_use_cuda_memcpy
+                    && routing.settings().connect.p2p_read.unwrap_or(p2p.read),
+                path: path.kind,
+                bw: path.bw,
+            });
+        };
     let not_shared = if routing.host_of(from) != routing.host_of(to) {
         NotShared::OtherHost
     } else if routing.settings().shm_disable {

@@ -19,8 +19,9 @@ impl Why<'_> {
             "NCCL's default"
         };
         let source = source.unwrap_or(default);
-        let (direct, usable) = match (routing.p2p(from, to), routing.p2p_usable(from, to)) {
-            (Ok(p2p), Ok(usable)) => (p2p.ok, usable),
+        let (direct, refused, usable) = match (routing.p2p(from, to), routing.p2p_usable(from, to))
+        {
+            (Ok(p2p), Ok(usable)) => (p2p.ok, p2p.refused, usable),
             (Err(error), _) | (_, Err(error)) => return vec![format!("NCCL fails here: {error}.")],
         };
         let mut verdicts = Vec::new();
@@ -33,6 +34,11 @@ impl Why<'_> {
             };
             verdicts.push(format!(
                 "P2P: allowed. {kind} is within the limit, {limit} ({source}). NCCL_P2P_DISABLE=1 would forbid it{also}."
+            ));
+        } else if refused {
+            verdicts.push(format!(
+                "P2P: refused. {kind} is within the limit, {limit} ({source}), but the driver grants no peer access \
+                 (`nvidia-smi topo -p2p r`)."
             ));
         } else if kind <= limit {
             verdicts.push(format!(

@@ -5,6 +5,9 @@ use topology::{CpuArch, CpuVendor, NodeId, NodeType, PathType};
 use super::Routing;
 use crate::error::{Error, name};
 
+/// The value of `NCCL_IGNORE_DISABLED_P2P` with which NCCL does not ask for peer access.
+const ACCESS_UNASKED: i64 = 2;
+
 /// NCCL's verdict on direct transfers between two GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct P2p {
@@ -12,6 +15,8 @@ pub struct P2p {
     pub ok: bool,
     /// The receiver should read instead of the sender writing.
     pub read: bool,
+    /// The path is short enough, but the driver grants no peer access.
+    pub refused: bool,
     /// The GPU in between, if the path relays.
     pub relay: Option<NodeId>,
     /// The worst path type that was allowed.
@@ -40,21 +45,48 @@ impl Routing {
     /// Whether GPU `from` may write into the memory of GPU `to`.
     ///
     /// # Errors
-    /// The path relays through a device none of whose ranks is left.
+    /// The path relays through a device none of whose ranks is left, or NVLink joins GPUs to which
+    /// the driver grants no peer access.
     pub fn p2p(&self, from: NodeId, to: NodeId) -> Result<P2p, Error> {
         let limit = self.p2p_limit();
         let path = self.table.path(from, to);
-        let ok = path.kind <= limit;
+        let is_near = path.kind <= limit;
+        let relay = self.relay(from, to)?;
+        let mode = self.settings.ignore_disabled_p2p;
+        let refused = is_near && mode != ACCESS_UNASKED && self.is_refused(from, relay, to);
+        if refused && mode == 0 && path.kind <= PathType::Nvb {
+            return Err(Error::NoPeerAccess {
+                from: name(&self.system, from),
+                to: name(&self.system, to),
+            });
+        }
         let read = path.kind == PathType::Nvl
             && [from, to]
                 .iter()
                 .all(|gpu| self.system.gpu(*gpu).is_some_and(|gpu| gpu.sm == 80));
         Ok(P2p {
-            ok,
+            ok: is_near && !refused,
             read,
-            relay: self.relay(from, to)?,
+            refused,
+            relay,
             limit,
         })
+    }
+
+    /// Whether the driver refuses peer access on the way between two GPUs of a host.
+    fn is_refused(&self, from: NodeId, relay: Option<NodeId>, to: NodeId) -> bool {
+        let way = [Some(from), relay, Some(to)];
+        let way: Vec<NodeId> = way.into_iter().flatten().collect();
+        self.host_of(from) == self.host_of(to)
+            && way.windows(2).any(|pair| !self.grants(pair[0], pair[1]))
+    }
+
+    /// Whether the driver grants one GPU access to the memory of another one of its host.
+    pub(crate) fn grants(&self, from: NodeId, to: NodeId) -> bool {
+        match (self.system.gpu(from), self.system.gpu(to)) {
+            (Some(from), Some(to)) => from.dev == to.dev || !from.no_p2p.contains(&to.dev),
+            _ => true,
+        }
     }
 
     /// The rank on the GPU in the middle of a path of four links.
@@ -95,7 +127,10 @@ impl Routing {
         Ok(p2p.ok
             && match p2p.relay {
                 Some(_) => !self.settings.p2p_use_cuda_memcpy,
-                None => !self.net_faster(from, to),
+                None => {
+                    let is_local = self.host_of(from) == self.host_of(to);
+                    !self.net_faster(from, to) && (!is_local || self.grants(from, to))
+                }
             })
     }
 

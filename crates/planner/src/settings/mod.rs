@@ -59,6 +59,9 @@ pub struct Settings {
     pub nvb_disable: bool,
     /// `NCCL_P2P_LEVEL` and `NCCL_P2P_DISABLE`: the worst path on which GPUs talk directly.
     pub p2p_level: Option<PathType>,
+    /// `NCCL_IGNORE_DISABLED_P2P`: 0: refused peer access across NVLink is an error; 2: peer access is
+    /// not asked for.
+    pub ignore_disabled_p2p: i64,
     /// `NCCL_P2P_USE_CUDA_MEMCPY`: copies by the driver, which cannot relay.
     pub p2p_use_cuda_memcpy: bool,
     /// `NCCL_NET_DISABLE_INTRA`: never use the network inside a host.
@@ -206,6 +209,7 @@ impl Settings {
             split_partitions: true,
             nvb_disable: false,
             p2p_level: None,
+            ignore_disabled_p2p: 0,
             p2p_use_cuda_memcpy: false,
             net_disable_intra: false,
             shm_disable: false,

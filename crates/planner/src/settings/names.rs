@@ -21,12 +21,13 @@ pub enum SettingEffect {
 }
 
 /// Variables that change what the search decides.
-const SEARCH: [&str; 28] = [
+const SEARCH: [&str; 29] = [
     "NCCL_COLLNET_ENABLE",
     "NCCL_CROSS_NIC",
     "NCCL_GRAPH_FILE",
     "NCCL_IB_HCA",
     "NCCL_IB_MERGE_NICS",
+    "NCCL_IGNORE_DISABLED_P2P",
     "NCCL_MNNVL_ENABLE",
     "NCCL_MNNVL_RAIL_PER_HOST",
     "NCCL_MNNVL_SCATTER_NETS_ENABLE",
@@ -109,15 +110,11 @@ const DOMAIN: &str =
 
 /// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
 /// instead.
-const NOT_MODELLED: [(&str, &str); 16] = [
+const NOT_MODELLED: [(&str, &str); 15] = [
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (
         "NCCL_IGNORE_CPU_AFFINITY",
         "the processors that a process may use are not known: plans list the GPU's own, as the file has them",
-    ),
-    (
-        "NCCL_IGNORE_DISABLED_P2P",
-        "the file does not say between which GPUs the driver forbids P2P: it is taken to allow all of it",
     ),
     (
         "NCCL_IB_RAIL_POLICY",

@@ -69,6 +69,9 @@ impl Reader {
             }
             "NCCL_NVB_DISABLE" => settings.nvb_disable = self.number(name, value, 0) != 0,
             "NCCL_P2P_DISABLE" => drop(self.number(name, value, 0)),
+            "NCCL_IGNORE_DISABLED_P2P" => {
+                settings.ignore_disabled_p2p = self.number(name, value, 0)
+            }
             "NCCL_P2P_LEVEL" => settings.p2p_level = self.level(name, value),
             "NCCL_P2P_USE_CUDA_MEMCPY" => {
                 settings.p2p_use_cuda_memcpy = self.number(name, value, 0) != 0

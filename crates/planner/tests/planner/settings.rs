@@ -4,6 +4,7 @@ use plan::GraphKind;
 use planner::settings::{SettingEffect, effect, variables};
 use planner::{NcclVersion, Settings, nvlink_domain};
 use testkit::Machine;
+use topology::edit::Edit;
 use topology::xml::{Document, Element, Tag};
 
 /// A job on which a variable is tried.
@@ -19,14 +20,16 @@ enum Job {
     Mixed(&'static str, &'static str),
     /// This many NVLink domains of two hosts each.
     Domains(&'static str, u32),
+    /// A host without peer access between GPUs.
+    NoAccess(&'static str),
     /// A machine whose GPUs are partitions, two on each device; two hosts.
     Partitions(&'static str),
 }
 
-use Job::{Domains, Hosts, Mixed, Partitions, Reducing, ReducingMixed};
+use Job::{Domains, Hosts, Mixed, NoAccess, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 72] = [
+const EXAMPLES: [(&str, &str, Job); 73] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1", Hosts("dgx-h100", 2)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
@@ -42,6 +45,11 @@ const EXAMPLES: [(&str, &str, Job); 72] = [
         "NCCL_IGNORE_COLLNET_MISMATCH",
         "1",
         ReducingMixed("dgx-h100-sharp", "gb200-nvl72-tray"),
+    ),
+    (
+        "NCCL_IGNORE_DISABLED_P2P",
+        "2",
+        NoAccess("pcie-8gpu-switch-per-socket"),
     ),
     (
         "NCCL_IGNORE_NET_MISMATCH",
@@ -190,6 +198,10 @@ fn planner_job(job: Job, settings: &Settings) -> planner::Job {
             } else {
                 equal(machine, 2 * domains)
             }
+        }
+        NoAccess(machine) => {
+            let edit = Edit::without("P2P").unwrap();
+            planner::Job::hosts(edit.apply(&document(machine)).unwrap(), 1)
         }
         Partitions(machine) => planner::Job::hosts(partitioned(document(machine)), 2),
     };

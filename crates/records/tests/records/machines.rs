@@ -448,3 +448,67 @@ fn listings_in_several_files_are_one_machine() {
     let error = Listings::read_all(&files).unwrap_err().to_string();
     assert!(error.starts_with("matrix.txt:2:"), "{error}");
 }
+
+#[test]
+fn peer_access_is_part_of_the_machine() {
+    let access = |cells: [&str; 2]| {
+        let [one, other] = cells;
+        format!("{PAIR}\n \tGPU0\tGPU1\n GPU0\tX\t{one}\n GPU1\t{other}\tX\n")
+    };
+    let named = "GPU 0,1: NVIDIA GeForce RTX 4090\n";
+    for (cells, lists) in [
+        (["OK", "OK"], vec![]),
+        (["CNS", "CNS"], vec!["0:1", "1:0"]),
+        (["OK", "DR"], vec!["1:0"]),
+    ] {
+        let machine =
+            records::machine("test", format!("{named}{}", access(cells)).as_bytes()).unwrap();
+        let system = topology::System::from_document(&machine.document).unwrap();
+        let gpus = system.gpus().flat_map(|(_, gpu)| {
+            gpu.no_p2p
+                .iter()
+                .map(|other| format!("{}:{other}", gpu.dev))
+        });
+        assert_eq!(gpus.collect::<Vec<_>>(), lists);
+        let doubts = machine.assumed.iter().any(|it| it.contains("peer access"));
+        assert!(!doubts, "{:?}", machine.assumed);
+    }
+    // Cards of owners are doubted by name, others are not.
+    for (name, doubted) in [
+        ("NVIDIA GeForce RTX 4090", true),
+        ("RTX 4000 Ada Generation", false),
+    ] {
+        let text = format!("GPU 0,1: {name}\n{PAIR}");
+        let assumed = records::machine("test", text.as_bytes()).unwrap().assumed;
+        assert_eq!(
+            assumed.iter().any(|it| it.contains("peer access is taken")),
+            doubted,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn switches_that_a_matrix_cannot_show_are_no_finding() {
+    let matrix = |gpus: usize, cell: &str| {
+        let names: Vec<String> = (0..gpus).map(|it| format!("GPU{it}")).collect();
+        let row = |own: usize| {
+            let cells = (0..gpus).map(|it| if it == own { "X" } else { cell });
+            format!(
+                "GPU{own}\t{}\t0-63\t0\n",
+                cells.collect::<Vec<_>>().join("\t")
+            )
+        };
+        let rows: String = (0..gpus).map(row).collect();
+        format!(
+            "\t{}\tCPU Affinity\tNUMA Affinity\n{rows}",
+            names.join("\t")
+        )
+    };
+    for (gpus, cell, found) in [(8, "NV12", 0), (8, "NODE", 0), (4, "PHB", 0), (8, "PHB", 1)] {
+        let machine = records::machine("test", matrix(gpus, cell).as_bytes()).unwrap();
+        let findings = machine.findings();
+        let flat = findings.iter().filter(|it| it.rule == findings::Rule::Flat);
+        assert_eq!(flat.count(), found, "{gpus} {cell}");
+    }
+}

@@ -6,7 +6,7 @@ use crate::bandwidth;
 use crate::bus_id::BusId;
 use crate::error::Error;
 use crate::link::LinkType;
-use crate::node::{Dev, Gpu, NcclId, Net, NodeData, NodeType};
+use crate::node::{Dev, Gpu, NO_P2P, NcclId, Net, NodeData, NodeType};
 use crate::xml::{Element, Tag, c_float, c_int, c_unsigned_hexadecimal};
 
 /// The low bits of a device's id that tell the partitions of one GPU apart.
@@ -87,6 +87,23 @@ impl<'a> Builder<'a> {
         self.add_nets(element, node, host, None)
     }
 
+    /// The GPUs with which this one has no peer access.
+    fn devices_without_access(&self, gpu: &Element) -> Result<Vec<i32>, Error> {
+        let Some(text) = gpu.get(NO_P2P) else {
+            return Ok(Vec::new());
+        };
+        let numbers = text.split(',').map(|it| it.trim().parse::<i32>());
+        let numbers: Result<Vec<i32>, _> = numbers.collect();
+        numbers.map_err(|_| {
+            Error::new(
+                self.place(gpu, Some(NO_P2P)),
+                "GPUs without peer access are no list",
+                text,
+                "device numbers, such as 1,3",
+            )
+        })
+    }
+
     fn add_gpu(
         &mut self,
         element: &'a Element,
@@ -160,6 +177,7 @@ impl<'a> Builder<'a> {
             sm,
             gdr: self.require_int(element, "gdr")? != 0,
             mlopart,
+            no_p2p: self.devices_without_access(element)?,
             bus_id,
         };
         let gpu = self.drafts.add(

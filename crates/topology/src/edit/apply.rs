@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::names::{Device, DeviceKind, Devices, ElementPath, NVLINKS, NVSWITCH, link_kind};
+use super::names::{
+    Device, DeviceKind, Devices, ElementPath, NVLINKS, NVSWITCH, PEER_ACCESS, link_kind,
+};
 use super::{Change, Edit, EditError, Remainder};
 use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
-use crate::node::NodeType;
+use crate::node::{NO_P2P, NodeType};
 use crate::xml::{Document, Element, Tag, c_int};
 
 /// Lanes of a PCI link whose width is 0 or missing.
@@ -18,6 +20,8 @@ enum Target<'a> {
     Link(Vec<&'a Device>, Vec<&'a Device>),
     /// All NVLinks of these GPUs.
     Nvlinks(Vec<&'a Device>),
+    /// The peer access of these GPUs.
+    PeerAccess(Vec<&'a Device>),
 }
 
 /// One direction of a link: elements whose attributes add up.
@@ -72,6 +76,15 @@ fn target<'a>(devices: &'a Devices, text: &str, host: u32) -> Option<Target<'a>>
         return Some(Target::Devices(whole));
     }
     let of = text.rsplit_once(':');
+    let is_access = |it: &str| it.eq_ignore_ascii_case(PEER_ACCESS);
+    if is_access(text) || of.is_some_and(|(_, it)| is_access(it)) {
+        let mut gpus = match of {
+            Some((gpu, _)) => devices.find(gpu, host),
+            None => devices.all.iter().filter(|it| it.host == host).collect(),
+        };
+        gpus.retain(|device| device.kind == DeviceKind::Gpu);
+        return (!gpus.is_empty()).then_some(Target::PeerAccess(gpus));
+    }
     if let Some((gpu, _)) = of.filter(|(_, links)| links.eq_ignore_ascii_case(NVLINKS)) {
         let mut gpus = devices.find(gpu, host);
         gpus.retain(|device| device.kind == DeviceKind::Gpu);
@@ -92,7 +105,7 @@ pub(super) struct Work<'a> {
     pub(super) document: &'a Document,
     devices: &'a Devices,
     pub(super) removed: BTreeSet<ElementPath>,
-    pub(super) set: Vec<(ElementPath, &'static str, i32)>,
+    pub(super) set: Vec<(ElementPath, &'static str, String)>,
 }
 
 impl Work<'_> {
@@ -146,6 +159,15 @@ impl Work<'_> {
                 }
                 self.change_wires(wires, change)
             }
+            (Target::PeerAccess(gpus), Change::Remove) => {
+                self.refuse_access(gpus);
+                Ok(())
+            }
+            (Target::PeerAccess(_), Change::Degrade(_)) => Err(EditError::NotInFile {
+                file: self.document.file.to_string(),
+                what: PEER_ACCESS.to_owned(),
+                why: "peer access is there or not; expected --without",
+            }),
             (Target::Nvlinks(gpus), change) => {
                 let wires = self.all_nvlinks(gpus);
                 match gpus.first() {
@@ -159,6 +181,27 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// Takes the access away between GPUs and all others of their host, in both directions.
+    fn refuse_access(&mut self, gpus: &[&Device]) {
+        let host = gpus.first().map_or(0, |it| it.host);
+        let devices = self.devices.all.iter();
+        let of_host = devices.filter(|it| it.kind == DeviceKind::Gpu && it.host == host);
+        let of_host: Vec<&Device> = of_host.collect();
+        let number = |device: &Device| self.at(&device.element).get("dev").map_or(-1, c_int);
+        let lists = of_host.iter().map(|own| {
+            let is_one = |it: &Device| gpus.iter().any(|gpu| gpu.element == it.element);
+            let others = of_host.iter().filter(|it| number(it) != number(own));
+            let refused = others.filter(|it| is_one(own) || is_one(it));
+            let known = self.at(&own.element).get(NO_P2P).unwrap_or_default();
+            let known = known.split(',').filter_map(|it| it.trim().parse().ok());
+            let all: BTreeSet<i32> = refused.map(|it| number(it)).chain(known).collect();
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            (own.element.clone(), NO_P2P, all.join(","))
+        });
+        let lists: Vec<_> = lists.filter(|it| !it.2.is_empty()).collect();
+        self.set.extend(lists);
     }
 
     fn change_wires(&mut self, wires: Vec<Wire>, change: Change) -> Result<(), EditError> {
@@ -405,7 +448,8 @@ impl Work<'_> {
                 if kept == 0 {
                     self.removed.insert(path.clone());
                 } else if kept < i64::from(value) {
-                    self.set.push((path.clone(), attribute, kept as i32));
+                    self.set
+                        .push((path.clone(), attribute, (kept as i32).to_string()));
                 }
             }
         }

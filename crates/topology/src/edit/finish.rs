@@ -20,7 +20,7 @@ impl Work<'_> {
             let element = path.iter().fold(&mut document.root, |element, index| {
                 &mut element.children[*index]
             });
-            element.set(attribute, value.to_string());
+            element.set(attribute, value);
         }
         // Backwards, so that the remaining paths stay valid.
         for path in self.removed.iter().rev() {

@@ -37,6 +37,7 @@ pub use names::{Device, DeviceKind, Devices};
 use std::fmt;
 
 use crate::xml::Document;
+use names::PEER_ACCESS;
 
 /// The remainder of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,7 +67,8 @@ pub struct Edit {
 impl Edit {
     /// Parses the removal of a device with its children, or of the link between two: `mlx5_3`,
     /// `GPU5`, `0000:15:01.0`, `NVSwitch`, `GPU2:GPU5`, or of all NVLinks of a GPU:
-    /// `GPU5:NVLinks`. The prefix `host3/` selects host 3.
+    /// `GPU5:NVLinks`, or the peer access of one GPU or of all: `GPU5:P2P`, `P2P`. The prefix
+    /// `host3/` selects host 3.
     ///
     /// # Errors
     /// The text is empty.
@@ -147,7 +149,7 @@ impl Edit {
     /// Whether it can remove a network port: it removes something other than a GPU, a link of one
     /// or the NVSwitches.
     pub fn may_remove_ports(&self) -> bool {
-        let others = ["GPU", "NVSwitch"];
+        let others = ["GPU", "NVSwitch", PEER_ACCESS];
         self.removes() && !others.iter().any(|it| self.target.starts_with(it))
     }
 

@@ -11,6 +11,9 @@ pub const NVSWITCH: &str = "NVSwitch";
 /// Name of all NVLinks of a GPU: `GPU5:NVLinks`.
 pub const NVLINKS: &str = "NVLinks";
 
+/// Name of the peer access between GPUs: of all of a host, or of one (`GPU5:P2P`).
+pub const PEER_ACCESS: &str = "P2P";
+
 /// The path to an element: the index of the child at each level.
 pub type ElementPath = Vec<usize>;
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::Tag;
+use crate::node::NO_P2P;
 
 /// The version of AMD's files, in which a GPU may hold `<xgmi>`.
 pub(super) const RCCL_VERSION: i32 = 2;
@@ -54,7 +55,7 @@ pub(super) fn reads(tag: Tag, name: &str) -> bool {
         ),
         Tag::Gpu => matches!(
             name,
-            "dev" | "sm" | "rank" | "gdr" | "mlopart" | "gcn" | "arch"
+            "dev" | "sm" | "rank" | "gdr" | "mlopart" | "gcn" | "arch" | NO_P2P
         ),
         Tag::Nvlink | Tag::Xgmi => matches!(name, "target" | "count" | "tclass"),
         Tag::C2c => matches!(name, "bw" | "count"),
@@ -84,7 +85,7 @@ pub(super) fn reads(tag: Tag, name: &str) -> bool {
 pub(super) fn is_integer(tag: Tag, name: &str) -> bool {
     match tag {
         // AMD's names of architectures are not all numbers.
-        Tag::Gpu => !matches!(name, "gcn" | "arch"),
+        Tag::Gpu => !matches!(name, "gcn" | "arch" | NO_P2P),
         Tag::Net => !matches!(name, "name" | "latency" | "guid"),
         _ => matches!(
             name,

@@ -258,3 +258,38 @@ fn every_single_failure_can_be_edited() {
         }
     }
 }
+
+#[test]
+fn peer_access_is_taken_away_in_both_directions() {
+    let (_, document) = machine("dgx-a100");
+    let lists = |text: &str| {
+        let edited = edited(&document, &[Edit::without(text)]);
+        let system = System::from_document(&edited).unwrap();
+        let mut lists: Vec<_> = system
+            .gpus()
+            .map(|(_, gpu)| (gpu.dev, gpu.no_p2p.clone()))
+            .collect();
+        lists.sort();
+        lists.into_iter().map(|it| it.1).collect::<Vec<_>>()
+    };
+    let all = lists("P2P");
+    assert_eq!(all[0], [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(all[7], [0, 1, 2, 3, 4, 5, 6]);
+    let one = lists("GPU3:p2p");
+    assert_eq!(one[3], [0, 1, 2, 4, 5, 6, 7]);
+    assert!((0..8).filter(|it| *it != 3).all(|it| one[it] == [3]));
+    let slower = Edit::degrade("P2P=50%").unwrap().apply(&document);
+    assert!(
+        matches!(slower, Err(EditError::NotInFile { .. })),
+        "{slower:?}"
+    );
+    let unknown = Edit::without("GPU9:P2P").unwrap().apply(&document);
+    assert!(
+        matches!(unknown, Err(EditError::UnknownDevice { .. })),
+        "{unknown:?}"
+    );
+    let text = write(&document).replacen("<gpu dev=\"0\"", "<gpu no_p2p=\"1;2\" dev=\"0\"", 1);
+    let broken = parse("broken", text.as_bytes()).unwrap();
+    let error = System::from_document(&broken).unwrap_err().to_string();
+    assert!(error.contains("device numbers, such as 1,3"), "{error}");
+}
