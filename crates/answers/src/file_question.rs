@@ -191,10 +191,7 @@ fn why(
             found.map(|it| (it.file.to_string(), it.clone()))
         }
     };
-    let prices = machine.map(|(name, document)| {
-        let document = Arc::new(document);
-        Prices::of(Machine { name, document }, hosts)
-    });
+    let prices = machine.map(|(name, document)| Prices::of(Machine::new(name, document), hosts));
     let predict: &dyn Predict = match &prices {
         Some(prices) => prices,
         None => &Floor,

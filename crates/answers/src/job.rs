@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use findings::complete::Assumptions;
 use planner::{EqualHosts, HostEdit, Job, gpu_devices, with_gpus};
+use records::Said;
 use topology::edit::{Edit, EditError};
 use topology::xml::{Document, Element, Tag};
 
@@ -26,6 +27,20 @@ pub struct Machine {
     pub name: String,
     /// Its topology.
     pub document: Arc<Document>,
+    /// NCCL's version and variables of the text that describes it: what is said elsewhere outranks
+    /// them.
+    pub said: Said,
+}
+
+impl Machine {
+    /// A machine of which nothing else is said.
+    pub fn new(name: impl Into<String>, document: impl Into<Arc<Document>>) -> Self {
+        Self {
+            name: name.into(),
+            document: document.into(),
+            said: Said::default(),
+        }
+    }
 }
 
 /// A job as it is asked for. [`JobSpec::job`] checks it.

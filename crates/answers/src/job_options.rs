@@ -2,12 +2,14 @@
 
 use findings::complete::{AssumedGpu, AssumedLink, AssumedNic, Assumptions};
 use planner::{NcclVersion, Settings};
+use records::Said;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use topology::edit::Edit;
 
 use crate::gpus::{AskedGpus, Gpus};
 use crate::job::{JobSpec, MOST_HOSTS, Machine};
+use crate::nearest_version::nearest;
 use crate::order::AskedOrder;
 use crate::values::within;
 use crate::{Args, ValueEnum, assume};
@@ -196,6 +198,35 @@ impl Variables {
     pub fn settings(&self) -> Settings {
         let version = self.nccl.unwrap_or_default();
         Settings::with_variables(version, self.set.iter().cloned())
+    }
+
+    /// These variables over those of the text that describes a machine; a sentence says what the
+    /// text has.
+    pub fn over(&self, machines: &[Machine]) -> (Self, Option<String>) {
+        let told = machines.iter().find(|it| it.said != Said::default());
+        let Some(Machine { name, said, .. }) = told else {
+            return (self.clone(), None);
+        };
+        let mut variables = self.clone();
+        let mut parts: Vec<String> = Vec::new();
+        if let (None, Some(version)) = (self.nccl, &said.nccl) {
+            let nearest = nearest(Some(version)).0;
+            variables.nccl = Some(nearest);
+            parts.push(match nearest.name() == version {
+                true => format!("NCCL {version}"),
+                false => format!("NCCL {version}, planned as {nearest}"),
+            });
+        }
+        let set = said.set.iter();
+        parts.extend(set.map(|(name, value)| format!("{name}={value}")));
+        variables.set.splice(0..0, said.set.iter().cloned());
+        let why = || {
+            format!(
+                "{name} has {}; what is said elsewhere outranks it",
+                parts.join(", ")
+            )
+        };
+        (variables, (!parts.is_empty()).then(why))
     }
 }
 

@@ -118,13 +118,17 @@ impl File {
     /// The machine by its name; `notes` get what is odd about the file.
     fn described(&self, notes: &mut Vec<String>) -> Result<Machine, String> {
         let records::Machine {
-            document, assumed, ..
+            document,
+            assumed,
+            said,
+            ..
         } = self.machine()?;
         notes.extend(document.warnings.iter().map(ToString::to_string));
         notes.extend(assumed);
         Ok(Machine {
             name: self.name.clone(),
             document: Arc::new(document),
+            said,
         })
     }
 }
@@ -181,10 +185,12 @@ impl JobRequest {
     /// The machine cannot be read or planned, or something about the job is wrong.
     pub fn plan(&self) -> Result<PlannedJob, String> {
         let (spec, mut notes) = self.spec()?;
+        let (variables, said) = self.variables.over(&spec.machines);
+        notes.extend(said);
         let made = spec.job().map_err(|why| why.to_string())?;
         notes.extend(made.notes.iter().map(ToString::to_string));
         let planned =
-            planner::plan(&made.job, &self.variables.settings()).map_err(|why| why.to_string())?;
+            planner::plan(&made.job, &variables.settings()).map_err(|why| why.to_string())?;
         notes.extend(planned.notes.iter().map(ToString::to_string));
         Ok(PlannedJob {
             job: made.job,

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use answers::sizes::Sizes;
 use answers::tune::{TuneQuestion, TuneReport, Verdict, tune};
@@ -90,10 +89,7 @@ fn tuned(file: &Path, hosts: u32, settings: &Settings) -> Result<TuneReport, Str
     let document = topology::xml::parse(&name, &text).map_err(|why| why.to_string())?;
     let spec = JobSpec {
         hosts,
-        ..JobSpec::of(Machine {
-            name,
-            document: Arc::new(document),
-        })
+        ..JobSpec::of(Machine::new(name, document))
     };
     let job = spec.job().map_err(|why| why.to_string())?.job;
     tune(job, settings, &question(0)).map_err(|why| why.to_string())

@@ -102,7 +102,7 @@ fn many(
         set: arguments.set.clone(),
         nccl: arguments.nccl.first().copied(),
     };
-    let given = read_settings(&variables, environment, output)?;
+    let given = read_settings(&[], &variables, environment, output)?;
     let hosts = arguments.hosts.unwrap_or(1);
     output.warnings.extend(head::notes(&given));
     let groups = Groups::of(members, &given, |content| {
@@ -111,10 +111,7 @@ fn many(
             Content::Unreadable(why) => return Err(why.clone()),
             Content::Machine(document) => Arc::clone(document),
         };
-        let machine = Machine {
-            name: document.file.to_string(),
-            document,
-        };
+        let machine = Machine::new(&*document.file, document.clone());
         // Notes on each plan would say the same of most files.
         let mut quiet = Output::default();
         let planned = job::checked(
@@ -323,7 +320,12 @@ fn read(
                 set,
                 nccl: side.nccl,
             };
-            let given = read_settings(&variables, environment, output)?;
+            let given = read_settings(
+                std::slice::from_ref(&machine),
+                &variables,
+                environment,
+                output,
+            )?;
             output.warnings.extend(head::notes(&given));
             let file = machine.document.file.to_string();
             let spec = JobSpec {

@@ -84,7 +84,7 @@ pub(crate) fn run(
             machine.file
         ));
     }
-    let settings = environment.settings(&arguments.variables, &mut output.warnings);
+    let settings = environment.settings(&[], &arguments.variables, &mut output.warnings);
     if probed {
         // A probe reads the file, unlike commands that are given one.
         output

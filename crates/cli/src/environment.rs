@@ -139,10 +139,16 @@ impl Environment {
         }
     }
 
-    /// NCCL's settings from the environment, overridden by the command line. NCCL_TOPO_FILE is
-    /// dropped with a remark, because the command line names the file.
-    pub(crate) fn settings(&self, given: &Variables, remarks: &mut Vec<String>) -> Settings {
-        let variables = self.nccl.iter().chain(&given.set).filter(|(name, value)| {
+    /// NCCL's settings: of a machine's text, overridden by the environment and that by the command
+    /// line. NCCL_TOPO_FILE is dropped with a remark, because the command line names the file.
+    pub(crate) fn settings(
+        &self,
+        said: &[(String, String)],
+        given: &Variables,
+        remarks: &mut Vec<String>,
+    ) -> Settings {
+        let all = said.iter().chain(&self.nccl).chain(&given.set);
+        let variables = all.filter(|(name, value)| {
             let named_here = name == "NCCL_TOPO_FILE";
             if named_here {
                 remarks.push(format!(

@@ -42,6 +42,7 @@ fn named_machine(name: String, machine: records::Machine) -> Machine {
     Machine {
         name,
         document: Arc::new(machine.document),
+        said: machine.said,
     }
 }
 
@@ -272,7 +273,8 @@ fn is_root(folder: &Path) -> bool {
 /// Refuses a name without a file behind it, so that later errors are about what files hold.
 pub(crate) fn refuse_missing(file: &Path) -> Result<()> {
     let has_no_file = file == Path::new("-") || named(file).is_some();
-    if !has_no_file && !is_recording(file) {
+    let is_found = has_no_file || is_recording(file);
+    if !is_found && listings_in(file, Limits::default().bytes as u64).is_empty() {
         resolve(file)?;
     }
     Ok(())

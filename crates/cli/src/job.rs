@@ -34,7 +34,7 @@ pub(crate) fn given(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(Job, Settings)> {
-    let settings = read_settings(&arguments.variables, environment, output)?;
+    let settings = read_settings(&machines, &arguments.variables, environment, output)?;
     let job = job(machines, arguments, environment, output)?;
     Ok((job, settings))
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use answers::Machine;
 use answers::job_options::Variables;
 use answers::settings::doubtful;
 use anyhow::{Context, Result};
@@ -14,13 +15,22 @@ use crate::output::Output;
 /// Largest graph file that is read, bytes.
 const GRAPH_FILE_LIMIT: u64 = 64 << 20;
 
-/// Reads NCCL's settings for a job, with the graph file that they name.
+/// Reads NCCL's settings for a job of these machines, with the graph file that they name. What the
+/// text of a machine says counts least.
 pub(crate) fn read_settings(
+    machines: &[Machine],
     variables: &Variables,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Settings> {
-    let settings = environment.settings(variables, &mut output.warnings);
+    let (of_text, note) = variables.over(machines);
+    output.warnings.extend(note);
+    let said = &of_text.set[..of_text.set.len() - variables.set.len()];
+    let given = Variables {
+        nccl: of_text.nccl,
+        set: variables.set.clone(),
+    };
+    let settings = environment.settings(said, &given, &mut output.warnings);
     with_graph_file(settings, output)
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn run(
             return Ok(());
         }
     };
-    let given = environment.settings(&arguments.variables, &mut output.warnings);
+    let given = environment.settings(&[], &arguments.variables, &mut output.warnings);
     output.warnings.extend(head::notes(&given));
     let look = environment.look();
     let system = input::system(&machine, &given);

@@ -26,7 +26,7 @@ pub(crate) fn run(
         &arguments.map.display().to_string(),
         &read_text(&arguments.map)?,
     )?;
-    let settings = environment.settings(&arguments.variables, &mut output.warnings);
+    let settings = environment.settings(&[], &arguments.variables, &mut output.warnings);
     let made = guest(&host.document, &map)?;
     let mut checked = Vec::new();
     let (devices, complete) = (Arc::new(made.host), Arc::new(made.complete));

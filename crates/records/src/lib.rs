@@ -9,7 +9,7 @@
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
 //! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
-//! [`processor`], [`adapter`], [`kernel`], `tree`, `from_matrix`, `from_pci`, `doubts`.
+//! [`processor`], [`adapter`], [`kernel`], [`said`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
 pub mod bandwidth;
@@ -31,6 +31,7 @@ pub mod peers;
 pub mod processor;
 pub mod read;
 pub mod results;
+pub mod said;
 mod text;
 pub mod totals;
 mod tree;
@@ -46,6 +47,7 @@ pub use bandwidth::Bandwidths;
 use findings::{Finding, Rule};
 pub use measurements::Measurements;
 pub use read::{Listings, Reader};
+pub use said::Said;
 use topology::Error;
 use topology::error::{Place, Position};
 use topology::xml::{self, Document};
@@ -65,6 +67,8 @@ pub struct Machine {
     shown: Vec<Finding>,
     /// What is assumed because listings do not say it.
     pub assumed: Vec<String>,
+    /// NCCL's version and variables that the text has.
+    pub said: Said,
     /// Whether it is known where it has no switches.
     shows_switches: bool,
 }
@@ -87,6 +91,7 @@ impl Machine {
         Ok(Self {
             document: Document::from_root(file, made.root),
             shown: doubts::of(facts),
+            said: facts.said.clone(),
             shows_switches: match &facts.matrix {
                 Some(matrix) => facts.has_functions() || matrix.shows_guest(),
                 None => true,
@@ -130,6 +135,7 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
     Ok(Machine {
         document: xml::parse(file, bytes)?,
         shown: Vec::new(),
+        said: Said::default(),
         assumed: Vec::new(),
         shows_switches: true,
     })

@@ -16,6 +16,7 @@ use crate::pci::{Function, PciReader};
 use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
+use crate::said::Said;
 use crate::text::MOST;
 use crate::{gpu, text};
 
@@ -37,6 +38,8 @@ pub struct Listings {
     pub gpus: Vec<NamedGpu>,
     /// A number of equal GPUs that prose names.
     pub counted: Option<(usize, String)>,
+    /// NCCL's version and variables.
+    pub said: Said,
     /// Matrices of other machines, which were not read.
     pub others: u32,
     /// `nvidia-smi nvlink -s`.
@@ -109,6 +112,7 @@ impl<'f> Reader<'f> {
         self.processor.line(line);
         self.facts.kernel.line(line);
         self.adapters.line(line);
+        self.facts.said.line(line);
         let named = gpu::named(line);
         if named.is_empty() {
             let counted = &mut self.facts.counted;
@@ -147,7 +151,12 @@ impl<'f> Reader<'f> {
         if !tree.is_empty() {
             facts.join_tree(tree);
         }
-        match (facts == Listings::default(), unread) {
+        let is_empty = facts
+            == Listings {
+                said: facts.said.clone(),
+                ..Listings::default()
+            };
+        match (is_empty, unread) {
             (true, Some(cell)) => Err(unreadable(self.file, &cell)),
             (true, None) => Ok(None),
             (false, _) => Ok(Some(facts)),

@@ -116,7 +116,6 @@ fn collective(function: &str) -> Option<Collective> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use diagnose::Pile;
 
@@ -126,10 +125,7 @@ mod tests {
     fn diagnosed(name: &str, log: &str) -> String {
         let text = built_in::find(name).unwrap().text;
         let document = records::machine(name, text.as_bytes()).unwrap().document;
-        let machine = Machine {
-            name: name.to_owned(),
-            document: Arc::new(document),
-        };
+        let machine = Machine::new(name, document);
         let mut pile = Pile::default();
         pile.read("job.log", log.as_bytes(), |_| {}).unwrap();
         let diagnosis = pile.finish(&Prices::of(machine, None));

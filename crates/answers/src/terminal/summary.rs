@@ -2,7 +2,7 @@
 
 use plan::{GpuGroup, GraphSummary, Plan};
 use planner::Routing;
-use topology::NodeType;
+use topology::{Gpu, NodeType, System};
 
 use super::paths::path_types;
 use crate::head::{job, slow_hosts};
@@ -41,10 +41,14 @@ pub fn machine(page: &mut Page, plan: &Plan, machine: usize, live: Option<&Routi
         if !paths.is_empty() {
             page.field("paths", paths.join("; "));
         }
+        let refused = match refused_pairs(routing.system()) {
+            0 => String::new(),
+            pairs => format!(" (no peer access between {})", count(pairs, "pair")),
+        };
         page.field(
             "limits",
             format!(
-                "P2P up to {}, GPUDirect RDMA up to {}",
+                "P2P up to {}{refused}, GPUDirect RDMA up to {}",
                 routing.p2p_limit(),
                 routing.gdr_limit()
             ),
@@ -55,6 +59,24 @@ pub fn machine(page: &mut Page, plan: &Plan, machine: usize, live: Option<&Routi
         "widest",
         format!("path {max_bw} GB/s; into the best-connected GPU {total_bw} GB/s"),
     );
+}
+
+/// Pairs of GPUs of a host without peer access in at least one direction.
+fn refused_pairs(system: &System) -> usize {
+    let gpus: Vec<(u32, &Gpu)> = system
+        .gpus()
+        .map(|(node, gpu)| (system.node(node).id.system(), gpu))
+        .collect();
+    let others = |at: usize| gpus[at + 1..].iter();
+    let pairs = gpus
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| others(at).map(move |it| (one, it)));
+    let refused = pairs.filter(|((host, one), (other_host, other))| {
+        let refuses = one.no_p2p.contains(&other.dev) || other.no_p2p.contains(&one.dev);
+        host == other_host && refuses
+    });
+    refused.count()
 }
 
 /// The graphs side by side.

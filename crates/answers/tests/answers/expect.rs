@@ -1,7 +1,6 @@
 //! Expected bandwidths beside published ones.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use answers::cost::PricedJob;
 use answers::expect::{ExpectQuestion, ExpectReport};
@@ -89,10 +88,10 @@ fn expectations(run: &Run) -> ExpectReport {
         hosts: run.hosts,
         nvlink_domain: run.nvlink_domain,
         collnet: run.collnet,
-        ..JobSpec::of(Machine {
-            name: run.machine.to_owned(),
-            document: Arc::new(topology::xml::parse(run.machine, &bytes).unwrap()),
-        })
+        ..JobSpec::of(Machine::new(
+            run.machine,
+            topology::xml::parse(run.machine, &bytes).unwrap(),
+        ))
     };
     let algorithm = run
         .algorithm

@@ -16,10 +16,7 @@ fn machine(name: &str) -> Machine {
 }
 
 fn of_text(name: &str, bytes: &[u8]) -> Machine {
-    Machine {
-        name: name.to_owned(),
-        document: Arc::new(topology::xml::parse(name, bytes).unwrap()),
-    }
+    Machine::new(name, topology::xml::parse(name, bytes).unwrap())
 }
 
 fn dgx() -> JobSpec {

@@ -122,10 +122,7 @@ fn misses(run: &Run, gbps: f64) -> (Vec<Miss>, f64) {
         run.log
     );
     let question = ResultsQuestion {
-        against: Against::Machine(Box::new(JobSpec::of(Machine {
-            name: run.machine.to_owned(),
-            document,
-        }))),
+        against: Against::Machine(Box::new(JobSpec::of(Machine::new(run.machine, document)))),
         hosts: Some(run.hosts),
         accepts: true,
         ..ResultsQuestion::default()

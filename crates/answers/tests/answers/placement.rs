@@ -1,7 +1,5 @@
 //! Better places of ranks: jobs whose best order is known, but for the numbers of their ranks.
 
-use std::sync::Arc;
-
 use answers::built_in;
 use answers::step::placement::{ORDERS, Placement, place};
 use answers::step::{StepQuestion, step};
@@ -29,10 +27,7 @@ fn job(machine: &str, hosts: u32) -> Job {
     let read = records::machine(machine, text.as_bytes()).expect("its file is right");
     let spec = answers::JobSpec {
         hosts,
-        ..answers::JobSpec::of(answers::Machine {
-            name: machine.to_owned(),
-            document: Arc::new(read.document),
-        })
+        ..answers::JobSpec::of(answers::Machine::new(machine, read.document))
     };
     spec.job().expect("the job is possible").job
 }

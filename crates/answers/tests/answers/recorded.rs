@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
-use std::sync::Arc;
 
 use answers::job_options::Variables;
 use answers::log::{LogQuestion, compare};
@@ -16,10 +15,7 @@ use nccl_log::Collector;
 fn two_ranks_on_an_h200() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/h200");
     let xml = fs::read(folder.join("topology.xml")).unwrap();
-    let machine = Machine {
-        name: "h200".to_owned(),
-        document: Arc::new(topology::xml::parse("topology.xml", &xml).unwrap()),
-    };
+    let machine = Machine::new("h200", topology::xml::parse("topology.xml", &xml).unwrap());
     let mut collector = Collector::default();
     let mut log = BufReader::new(File::open(folder.join("nccl-2.32.3.log")).unwrap());
     collector.read("log", &mut log, |_| {}).unwrap();

@@ -72,7 +72,7 @@ fn read(
     let policy = arguments.cta_policy.map(|it| (it as u8).to_string());
     let policy = policy.map(|number| ("NCCL_CTA_POLICY".to_owned(), number));
     variables.set.extend(policy);
-    let settings = read_settings(&variables, environment, output)?;
+    let settings = read_settings(&machines, &variables, environment, output)?;
     let job = Job {
         profile: own.clone(),
         ..job::job(machines, &arguments.job, environment, output)?

@@ -2,8 +2,6 @@
 
 mod inputs;
 
-use std::sync::Arc;
-
 use answers::Machine;
 use answers::diagnose::{CausesReport, Prices, page};
 use answers::report;
@@ -68,8 +66,5 @@ fn machine(
         return Ok(Some(machine));
     }
     let document = pile.machine().filter(|it| !it.is_rccl());
-    Ok(document.map(|it| Machine {
-        name: it.file.to_string(),
-        document: Arc::new(it.clone()),
-    }))
+    Ok(document.map(|it| Machine::new(&*it.file, it.clone())))
 }

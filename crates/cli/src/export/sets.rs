@@ -50,7 +50,12 @@ pub(super) fn planned(
     if arguments.all_subsets {
         lists = all_subsets(&whole)?;
     }
-    let settings = read_settings(&arguments.job.variables, environment, output)?;
+    let settings = read_settings(
+        &whole.machines,
+        &arguments.job.variables,
+        environment,
+        output,
+    )?;
     let mut sets: Vec<PlannedSet> = Vec::new();
     let mut links = None;
     for gpus in lists {

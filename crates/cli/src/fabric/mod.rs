@@ -61,7 +61,7 @@ fn simulate(
 ) -> Result<()> {
     let oversubscription = view.oversubscription(arguments.oversubscription);
     let oversubscription = oversubscription.map_err(in_words)?;
-    let settings = read_settings(&Variables::default(), environment, output)?;
+    let settings = read_settings(&[], &Variables::default(), environment, output)?;
     let spec = JobSpec {
         hosts: view.hosts.len() as u32,
         ..JobSpec::of(input::machine(topology, output)?)

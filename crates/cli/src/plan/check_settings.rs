@@ -32,7 +32,7 @@ pub(super) fn run(
             let version = arguments.job.variables.nccl.unwrap_or_default();
             with_graph_file(Settings::with_variables(version, variables), output)?
         }
-        None => read_settings(&arguments.job.variables, environment, output)?,
+        None => read_settings(&machines, &arguments.job.variables, environment, output)?,
     };
     let job = job::job(machines, &arguments.job, environment, output)?;
     let answer = settings(&job, &given)?;

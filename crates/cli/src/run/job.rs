@@ -336,7 +336,12 @@ fn read_plan(
     match Source::read(file, output)? {
         Source::Plan(name, plan) => Ok((name, plan)),
         Source::Topology(machine) => {
-            let settings = read_settings(&arguments.variables, environment, output)?;
+            let settings = read_settings(
+                std::slice::from_ref(&machine),
+                &arguments.variables,
+                environment,
+                output,
+            )?;
             let spec = JobSpec {
                 edits,
                 // The network of topo's own ranks merges no ports.

@@ -27,7 +27,7 @@ pub(crate) fn run(
     let machines = sources::read(&arguments.job, output)?.machines(
         " of all ranks; expected topology files, because each group is planned by itself",
     )?;
-    let settings = read_settings(&arguments.job.variables, environment, output)?;
+    let settings = read_settings(&machines, &arguments.job.variables, environment, output)?;
     let mut spec = job::spec(machines, &arguments.job, environment)?;
     spec.nvlink_domain |= arguments.domain_hosts.is_some();
     let job = job::checked(spec, Remedy::Option, output)?;

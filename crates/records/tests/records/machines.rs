@@ -512,3 +512,54 @@ fn switches_that_a_matrix_cannot_show_are_no_finding() {
         assert_eq!(flat.count(), found, "{gpus} {cell}");
     }
 }
+
+#[test]
+fn pages_say_the_version_and_variables() {
+    let said = |lines: &str| {
+        let machine = records::machine("test", format!("{PAIR}{lines}").as_bytes()).unwrap();
+        let set = machine
+            .said
+            .set
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        (machine.said.nccl, set.collect::<Vec<_>>().join(" "))
+    };
+    for (lines, version, set) in [
+        ("[pip3] nvidia-nccl-cu13==2.29.7\n", Some("2.29.7"), ""),
+        (
+            "nvidia-nccl-cu12          2.27.5                   pypi\n",
+            Some("2.27.5"),
+            "",
+        ),
+        ("NCCL version 2.21.5+cuda12.4\n", Some("2.21.5"), ""),
+        ("nvidia-nccl-cu12 @ file:///x\n", None, ""),
+        (
+            "export NCCL_ALGO=\"Ring\"\n- `NCCL_P2P_LEVEL=SYS`\n",
+            None,
+            "NCCL_ALGO=Ring",
+        ),
+        (
+            "  -x NCCL_IB_HCA=mlx5_0,mlx5_1\nNCCL_TOPO_FILE=/x\n",
+            None,
+            "NCCL_IB_HCA=mlx5_0,mlx5_1",
+        ),
+        (
+            "try NCCL_ALGO=Ring\nNCCL_ALGO=Ring python train.py\n",
+            None,
+            "",
+        ),
+        ("NCCL_ALGO=Ring\nNCCL_ALGO=Tree\n", None, "NCCL_ALGO=Tree"),
+    ] {
+        assert_eq!(
+            said(lines),
+            (version.map(str::to_owned), set.to_owned()),
+            "{lines}"
+        );
+    }
+    // They alone are no listing.
+    assert!(
+        Listings::read("test", b"NCCL_ALGO=Ring\n")
+            .unwrap()
+            .is_none()
+    );
+}
