@@ -43,7 +43,7 @@ pub fn machine(page: &mut Page, plan: &Plan, machine: usize, live: Option<&Routi
         }
         let refused = match refused_pairs(routing.system()) {
             0 => String::new(),
-            pairs => format!(" (no peer access between {})", count(pairs, "pair")),
+            pairs => format!(" (without peer access: {})", count(pairs, "pair")),
         };
         page.field(
             "limits",
