@@ -7,6 +7,9 @@ use crate::text;
 /// Most GPUs that a line names.
 const MOST_LISTED: usize = 512;
 
+/// Words that end a GPU's name in prose.
+const AFTER_NAMES: [&str; 9] = ["on", "in", "with", "and", "node", "box", "for", "at", "-"];
+
 /// Most words of a GPU's name in prose.
 const MOST_WORDS: usize = 4;
 
@@ -178,7 +181,8 @@ pub(crate) fn counted(line: &str) -> Option<(usize, String)> {
         let Some(number) = number.and_then(|it| it.parse().ok()) else {
             continue;
         };
-        let name: Vec<&str> = words.by_ref().take(MOST_WORDS).collect();
+        let name = words.by_ref().take(MOST_WORDS);
+        let name: Vec<&str> = name.take_while(|it| !AFTER_NAMES.contains(it)).collect();
         let name = name.join(" ");
         return kind_of_name(&name).map(|_| (number, name));
     }

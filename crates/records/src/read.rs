@@ -18,7 +18,13 @@ use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
 use crate::said::Said;
 use crate::text::MOST;
-use crate::{gpu, text};
+use crate::{error, gpu, text};
+
+/// Bytes in which a text says which tool printed it.
+const MOST_SEARCHED: usize = 1 << 16;
+
+/// Words of what AMD's tools print.
+const OF_AMD: [&str; 3] = ["ROCm System Management Interface", "amd-smi ", "rocm-smi "];
 
 /// Bytes in which XML says what it is.
 const MOST_PROLOGUE: usize = 512;
@@ -194,6 +200,17 @@ impl Listings {
     pub fn read_all(files: &[(&str, &[u8])]) -> Result<Option<Self>, Error> {
         let mut reader = Reader::new(files.first().map_or("", |it| it.0));
         for (file, bytes) in files.iter().filter(|it| !is_xml(it.1)) {
+            let begin = &bytes[..bytes.len().min(MOST_SEARCHED)];
+            let has = |word: &&str| begin.windows(word.len()).any(|it| it == word.as_bytes());
+            if OF_AMD.iter().any(has) {
+                return Err(error(
+                    file,
+                    1,
+                    "AMD's GPUs are no machine of NCCL: RCCL decides otherwise",
+                    "the output of rocm-smi or amd-smi",
+                    "a topology file of RCCL (NCCL_TOPO_DUMP_FILE), which topo show, doctor and diff read",
+                ));
+            }
             reader.file = file;
             reader.matrix.file = file;
             for (number, line) in text::lines(bytes) {
@@ -206,6 +223,14 @@ impl Listings {
     /// Whether they have the places of GPUs, as a machine needs.
     pub fn has_places(&self) -> bool {
         self.matrix.is_some() || self.has_functions()
+    }
+
+    /// Number of GPUs.
+    pub(crate) fn gpu_count(&self) -> usize {
+        match &self.matrix {
+            Some(matrix) => matrix.devices.iter().filter(|it| it.gpu.is_some()).count(),
+            None => self.pci.iter().filter(|it| it.is_gpu()).count(),
+        }
     }
 
     /// Whether PCI functions of GPUs are among them.

@@ -65,8 +65,13 @@ pub(crate) fn system(
         _ => (6, 143),
     });
     if arch == "x86_64" && known.family.is_none() {
+        // NCCL's limit is SYS for at most two GPUs on AMD, otherwise PXB.
+        let also = match vendor.is_none() && facts.gpu_count() == 2 {
+            true => ", and the use of P2P (two GPUs on AMD: on any path; else up to PXB)",
+            false => "",
+        };
         assumed.push(format!(
-            "the processor is taken for {}; bandwidth between sockets depends on it: put the \
+            "the processor is taken for {}; bandwidth between sockets depends on it{also}: put the \
              output of `lscpu` beside this",
             match vendor {
                 Some("AuthenticAMD") => "an EPYC of Zen 3 or 4",

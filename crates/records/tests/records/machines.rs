@@ -376,7 +376,7 @@ fn reports_name_gpus_and_processors_in_prose() {
         ),
         (
             "## 2x RTX 5090 on one Turin\n",
-            "the GPUs are taken for RTX 5090 on one",
+            "the GPUs are taken for RTX 5090, as",
         ),
         ("My box: 2 × RTX 5090\n", "the GPUs are taken for RTX 5090"),
     ] {
@@ -562,4 +562,23 @@ fn pages_say_the_version_and_variables() {
             .unwrap()
             .is_none()
     );
+}
+
+#[test]
+fn what_decides_is_said_and_what_is_amds_is_refused_by_name() {
+    let assumed = |more: &str| {
+        let machine = records::machine("test", format!("{PAIR}{more}").as_bytes()).unwrap();
+        machine.assumed.join(" ")
+    };
+    assert!(assumed("").contains("two GPUs on AMD"));
+    assert!(!assumed("Vendor ID: AuthenticAMD\n").contains("two GPUs on AMD"));
+    for text in [
+        "$ amd-smi topology\nACCESS TABLE:\n",
+        "= ROCm System Management Interface =\n GPU0 GPU1\nGPU0 0 1\n",
+    ] {
+        let error = records::machine("test", text.as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("RCCL decides otherwise"), "{error}");
+    }
 }
