@@ -61,6 +61,9 @@ SwitchName=s2 Nodes=n[3-4] LinkSpeed=100
 /// A whole file, and small ones.
 pub fn seeds() -> Vec<Vec<u8>> {
     let small = [
+        "- topology: t\n  block:\n    blocks:\n      - block: b\n        nodes: n[1-2]\n",
+        "CA 1 1 0x1 4x EDR - SW 9 1 0x9 ( 'n1 HCA-1' - 'leaf1' )\n",
+        "vendid=0\nSwitch 65 \"S-1\" # \"M;l\"\n[1] \"H-1\"[1](1) # \"n1 mlx5_0\" lid 1\n",
         "[network]\nport-gbps = 1\n",
         "[[port]]\nhost = 0\nfailed = true\n",
     ];
@@ -120,7 +123,7 @@ pub fn run(bytes: &[u8]) -> Depth {
 
 /// Reads switches and orders their hosts.
 fn switches(text: &str) -> Depth {
-    let Ok(tree) = SwitchTree::from_topology_conf("fuzz.conf", text) else {
+    let Ok(tree) = SwitchTree::read("fuzz.conf", text) else {
         return Depth::Inside;
     };
     let hosts = tree.hosts();

@@ -135,7 +135,7 @@ impl FabricReport {
 pub fn fabric(question: &FabricQuestion) -> Result<FabricReport, FabricAnswerError> {
     let (file, text) = (&question.file, &question.text);
     let (network, names, apart) = match SwitchTree::is_one(text) {
-        true => of_tree(SwitchTree::from_topology_conf(file, text)?, question)?,
+        true => of_tree(SwitchTree::read(file, text)?, question)?,
         false => of_toml(Fabric::from_toml(file, text)?, question)?,
     };
     let given: Vec<usize> = (0..names.len()).collect();

@@ -27,7 +27,8 @@ another order is better or a link cannot be connected, 2 when something is wrong
 
 #[derive(Debug, Args)]
 pub(crate) struct FabricArguments {
-    /// Slurm's topology.conf (topograph writes it too), or a fabric file (TOML)
+    /// Switches: Slurm's topology.conf or topology.yaml (topograph writes them too), the output of
+    /// ibnetdiscover; or a fabric file (TOML)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The hosts of the job in rank order, as Slurm lists them: node[1-4],node7 [default: all of a

@@ -4,6 +4,7 @@
 //! without contention. docs/simulation.md lists the keys.
 
 pub mod cables;
+mod forms;
 pub mod host_list;
 mod read;
 pub mod switch_tree;
@@ -43,14 +44,14 @@ pub enum FabricFileError {
     /// A fabric file.
     #[error(transparent)]
     Fabric(#[from] FabricError),
-    /// Slurm's topology.conf.
+    /// Switches of Slurm or ibnetdiscover.
     #[error(transparent)]
     Switches(#[from] SwitchError),
 }
 
 impl Fabric {
-    /// Reads a fabric file, or Slurm's topology.conf: hosts join the job in the order of that file,
-    /// and nothing limits the uplinks.
+    /// Reads a fabric file, or switches as Slurm or ibnetdiscover write them: hosts join the job in the
+    /// order of that file, and nothing limits the uplinks.
     ///
     /// # Errors
     /// A line is wrong.
@@ -58,7 +59,7 @@ impl Fabric {
         if !SwitchTree::is_one(text) {
             return Ok(Self::from_toml(file, text)?);
         }
-        let tree = SwitchTree::from_topology_conf(file, text)?;
+        let tree = SwitchTree::read(file, text)?;
         let hosts = tree.hosts();
         let leaves: Vec<usize> = hosts.iter().filter_map(|it| tree.leaf_of(it)).collect();
         Ok(Self {

@@ -75,6 +75,9 @@ pub enum FabricError {
     },
 }
 
+/// What a text may be.
+const EXPECTED: &str = "expected a fabric file (TOML), or switches: Slurm's topology.conf or topology.yaml, or the output of ibnetdiscover";
+
 /// The tables of a file and their keys.
 const TABLES: [(&str, &[&str]); 9] = [
     (
@@ -112,7 +115,7 @@ impl Fabric {
     pub fn from_toml(file: &str, text: &str) -> Result<Self, FabricError> {
         let parsed = DeTable::parse(text).map_err(|error| FabricError::Syntax {
             file: file.to_owned(),
-            message: error.to_string().trim_end().to_owned(),
+            message: format!("{}\n{EXPECTED}", error.to_string().trim_end()),
         })?;
         let reader = Reader { file, text };
         let mut fabric = Self::default();

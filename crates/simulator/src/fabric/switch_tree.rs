@@ -1,9 +1,9 @@
-//! Switches by name, as Slurm's `topology.conf` has them, and the order of hosts that crosses them
-//! least.
+//! Switches by name, and the order of hosts that crosses them least.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::host_list::{self, names};
+use super::forms::{Entry, Form};
+use super::host_list;
 
 /// Most switches of a file.
 const MOST_SWITCHES: usize = 1 << 16;
@@ -55,75 +55,54 @@ pub struct SwitchTree {
 }
 
 impl SwitchTree {
-    /// Whether a text is a `topology.conf`.
+    /// Whether a text has switches: Slurm's `topology.conf` or `topology.yaml`, or what
+    /// `ibnetdiscover` prints.
     pub fn is_one(text: &str) -> bool {
-        let lines = text.lines().map(str::trim_start);
-        let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let begins = |line: &str, key: &str| {
-            line.get(..key.len())
-                .is_some_and(|it| it.eq_ignore_ascii_case(key))
-        };
-        lines
-            .next()
-            .is_some_and(|it| begins(it, "switchname=") || begins(it, "blockname="))
+        Form::of(text).is_some()
     }
 
-    /// Reads Slurm's `topology.conf`, which topograph writes too; `file` is its name for messages.
+    /// Reads such a text; `file` is its name for messages. Blocks of Slurm are joined by the network.
     ///
     /// # Errors
     /// What is wrong, with the line.
-    pub fn from_topology_conf(file: &str, text: &str) -> Result<Self, SwitchError> {
+    pub fn read(file: &str, text: &str) -> Result<Self, SwitchError> {
+        let wrong = |(line, what): (usize, String)| match line {
+            0 => SwitchError::Tree {
+                file: file.to_owned(),
+                what,
+            },
+            _ => SwitchError::Line {
+                file: file.to_owned(),
+                line,
+                what,
+            },
+        };
         let mut tree = Self {
             switches: Vec::new(),
             leaf_of: BTreeMap::new(),
         };
         let mut below: Vec<(usize, usize, String)> = Vec::new();
-        for (at, line) in text.lines().enumerate() {
-            let wrong = |what: String| SwitchError::Line {
-                file: file.to_owned(),
-                line: at + 1,
-                what,
-            };
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() || line.to_ascii_lowercase().starts_with("blocksizes=") {
-                continue;
-            }
-            tree.line(line, &mut below, at + 1).map_err(wrong)?;
+        for entry in Form::of(text)
+            .unwrap_or(Form::Conf)
+            .read(text)
+            .map_err(wrong)?
+        {
+            let line = entry.line;
+            tree.add(entry, &mut below)
+                .map_err(|what| wrong((line, what)))?;
         }
         tree.join(file, &below)?;
         Ok(tree)
     }
 
-    /// Reads a line, which is one switch.
-    fn line(
-        &mut self,
-        line: &str,
-        below: &mut Vec<(usize, usize, String)>,
-        number: usize,
-    ) -> Result<(), String> {
-        let mut name = None;
-        let (mut hosts, mut switches) = (Vec::new(), Vec::new());
-        for word in line.split_whitespace() {
-            let Some((key, value)) = word.split_once('=') else {
-                return Err(format!(
-                    "`{word}` has no value; expected SwitchName=, Nodes= or Switches="
-                ));
-            };
-            match key.to_ascii_lowercase().as_str() {
-                "switchname" | "blockname" => name = Some(value.to_owned()),
-                "nodes" => hosts = names(value)?,
-                "switches" => switches = names(value)?,
-                "linkspeed" => {}
-                _ => {
-                    return Err(format!(
-                        "a switch has no `{key}`; expected SwitchName=, Nodes=, Switches= or LinkSpeed="
-                    ));
-                }
-            }
-        }
-        let Some(name) = name.filter(|it| !it.is_empty()) else {
-            return Err("the switch has no name; expected SwitchName=".to_owned());
-        };
+    /// Adds a switch.
+    fn add(&mut self, entry: Entry, below: &mut Vec<(usize, usize, String)>) -> Result<(), String> {
+        let Entry {
+            line,
+            name,
+            hosts,
+            switches,
+        } = entry;
         let at = self.switches.len();
         if at >= MOST_SWITCHES || self.leaf_of.len() + hosts.len() > host_list::MOST_NAMES {
             return Err(format!(
@@ -139,7 +118,7 @@ impl SwitchTree {
                 ));
             }
         }
-        below.extend(switches.into_iter().map(|it| (at, number, it)));
+        below.extend(switches.into_iter().map(|it| (at, line, it)));
         self.switches.push(Switch {
             name,
             above: None,
@@ -276,7 +255,7 @@ SwitchName=s2 Nodes=n[3-4,6] LinkSpeed=100
 
     #[test]
     fn orders_keep_switches_together() {
-        let tree = SwitchTree::from_topology_conf("t", CONF).unwrap();
+        let tree = SwitchTree::read("t", CONF).unwrap();
         assert!(SwitchTree::is_one(CONF) && !SwitchTree::is_one("[leaf]\n"));
         let hosts: Vec<String> = (1..=6).map(|it| format!("n{it}")).collect();
         let leaves: Vec<usize> = hosts.iter().map(|it| tree.leaf_of(it).unwrap()).collect();
@@ -288,7 +267,7 @@ SwitchName=s2 Nodes=n[3-4,6] LinkSpeed=100
 
     #[test]
     fn no_order_of_few_hosts_crosses_less() {
-        let tree = SwitchTree::from_topology_conf("t", CONF).unwrap();
+        let tree = SwitchTree::read("t", CONF).unwrap();
         let crossings = |leaves: &[usize]| {
             let next = leaves.iter().cycle().skip(1);
             let pairs = leaves.iter().zip(next);
@@ -322,12 +301,52 @@ SwitchName=s2 Nodes=n[3-4,6] LinkSpeed=100
     }
 
     #[test]
-    fn mistakes_are_named() {
-        let message = |text: &str| {
-            SwitchTree::from_topology_conf("t", text)
-                .unwrap_err()
-                .to_string()
+    fn other_forms_are_read() {
+        let crossed = |text: &str, pairs: [(&str, &str); 2]| {
+            assert!(SwitchTree::is_one(text), "{text}");
+            let tree = SwitchTree::read("t", text).unwrap();
+            pairs.map(|(one, other)| {
+                let leaf = |it: &str| tree.leaf_of(it).unwrap();
+                tree.crossed(leaf(one), leaf(other))
+            })
         };
+        let blocks = "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\nBlockSizes=2\n";
+        let yaml = "- topology: other\n  cluster_default: false\n  tree:\n    switches:\n      - switch: s1\n\
+            \x20       nodes: x[1-9]\n- topology: own\n  cluster_default: true\n  block:\n    block_sizes:\n      - 2\n\
+            \x20   blocks:\n      - block: b1\n        nodes: n[1-2]\n      - block: b2\n        nodes: n[3-4]\n";
+        let printed = "vendid=0x2c9\nSwitch\t65 \"S-1\"\t# \"MF0;leaf1:Q/U1\" base\n\
+            [1]\t\"H-1\"[1](1) \t# \"n1 mlx5_0\" lid 11\n[2]\t\"H-2\"[1](2) \t# \"n2 mlx5_0\" lid 12\n\
+            [3]\t\"H-3\"[1](3) \t# \"n3 mlx5_1\" lid 13\n[41]\t\"H-9\"[1](9)\t# \"Mellanox Technologies Aggregation Node\"\n\
+            Switch\t65 \"S-2\"\t# \"MF0;leaf2:Q/U1\" base\n[1]\t\"H-3\"[1](3) \t# \"n3 mlx5_0\" lid 13\n\
+            [2]\t\"H-4\"[1](4) \t# \"n4 mlx5_0\" lid 14\n[33]\t\"S-9\"[1]\t# \"MF0;spine:Q/U1\" lid 9\n";
+        let pairs = "CA 1 1 0x1 4x EDR - SW 9 1 0x9 ( 'n1 HCA-1' - 'leaf1' )\n\
+            CA 2 1 0x2 4x EDR - SW 9 2 0x9 ( 'n2 HCA-1' - 'leaf1' )\nSW 9 9 0x9 4x ??? 'leaf1'\n\
+            CA 3 1 0x3 4x EDR - SW 8 1 0x8 ( 'n3 HCA-1' - 'leaf2' )\nSW 9 3 0x9 4x EDR - SW 7 1 0x7 ( 'leaf1' - 'top' )\n";
+        for text in [blocks, yaml] {
+            assert_eq!(
+                crossed(text, [("n1", "n2"), ("n2", "n3")]),
+                [Some(0), Some(1)],
+                "{text}"
+            );
+        }
+        for text in [printed, pairs] {
+            assert_eq!(
+                crossed(text, [("n1", "n2"), ("n2", "n3")]),
+                [Some(0), Some(2)],
+                "{text}"
+            );
+        }
+        let two = "- topology: a\n  tree:\n- topology: b\n";
+        let error = SwitchTree::read("t", two).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "t: none of the topologies a, b is the cluster's; expected `cluster_default: true` at one"
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let message = |text: &str| SwitchTree::read("t", text).unwrap_err().to_string();
         assert_eq!(
             message("SwitchName=a Switches=b\n"),
             "t:1: there is no switch b; expected a line SwitchName=b"
