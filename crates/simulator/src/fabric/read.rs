@@ -21,7 +21,7 @@ const MOST_CABLED: u32 = 4095;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
     /// The text is no TOML.
-    #[error("{file}: {message}; expected a fabric file in TOML")]
+    #[error("{file}: {message}")]
     Syntax {
         /// The file.
         file: String,
@@ -490,7 +490,7 @@ failed = 1
             ("delay = [3]", "f:1: `delay` is 3; expected tables"),
             ("[[network]]", "`network` is a list of 1; expected a table"),
             ("[[port]]\nnic = 1", "`port.host` is missing"),
-            ("[", "expected a fabric file in TOML"),
+            ("[", "expected a fabric file (TOML)"),
         ] {
             let error = Fabric::from_toml("f", text).expect_err(text).to_string();
             assert!(error.contains(message), "{text}: {error}");
