@@ -50,6 +50,8 @@ pub struct ProbedGpu {
     pub mig: bool,
     /// Active NVLinks: target and count, in order of first appearance.
     pub nvlinks: Vec<(String, u32)>,
+    /// NVML indexes of the GPUs to which the driver grants it no peer access.
+    pub no_p2p: Vec<u32>,
     /// Active C2C links: count, and bandwidth of the last in MB/s.
     pub c2c: Option<(u32, u32)>,
 }
@@ -114,7 +116,10 @@ fn gpu(index: u32, device: &DeviceAnswers) -> Option<ProbedGpu> {
         .last()
         .filter(|_| sm >= C2C)
         .map(|last| (bandwidths.len() as u32, *last));
+    let peers = (0..).zip(&device.peers);
+    let no_p2p = peers.filter(|(other, peer)| *other != index && peer.is_refused());
     Some(ProbedGpu {
+        no_p2p: no_p2p.map(|it| it.0).collect(),
         index,
         rank: None,
         name: device.name.value().cloned().unwrap_or_default(),

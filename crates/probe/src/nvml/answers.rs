@@ -103,6 +103,12 @@ pub struct PeerStatus {
 }
 
 impl PeerStatus {
+    /// Whether the driver refuses to read or to write, for which NCCL takes no peer access.
+    pub fn is_refused(&self) -> bool {
+        let refuses = |answer: &Answer<String>| answer.value().is_some_and(|it| it != "Ok");
+        refuses(&self.read) || refuses(&self.write)
+    }
+
     /// The status of a GPU with itself.
     pub fn same() -> Self {
         let ok = || Answer::Value("Ok".to_owned());

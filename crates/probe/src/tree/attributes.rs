@@ -1,5 +1,6 @@
 //! The attributes of each element, in NCCL's order and formats.
 
+use topology::NO_P2P;
 use topology::bandwidth::GENERATIONS;
 use topology::xml::{Element, Tag, c_float, c_int};
 
@@ -134,6 +135,10 @@ pub fn gpu(gpu: &ProbedGpu, class_of: impl Fn(&str) -> Option<String>) -> Elemen
     element.set("rank", gpu.rank.unwrap_or(0).to_string());
     element.set("gdr", i32::from(gpu.direct_access).to_string());
     element.set("mlopart", "-1");
+    if !gpu.no_p2p.is_empty() {
+        let others: Vec<String> = gpu.no_p2p.iter().map(ToString::to_string).collect();
+        element.set(NO_P2P, others.join(","));
+    }
     for (target, count) in &gpu.nvlinks {
         let mut link = Element::new(Tag::Nvlink);
         link.set("target", target.clone());
