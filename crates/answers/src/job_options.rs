@@ -162,8 +162,8 @@ impl AssumeOptions {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Args)]
 pub struct EditOptions {
     /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5,
-    /// GPU5:NVLinks for all of its NVLinks, P2P or GPU5:P2P for peer access (repeatable; host3/GPU5:
-    /// on that host only)
+    /// GPU5:NVLinks for all of its NVLinks, P2P or GPU5:P2P for peer access (repeatable;
+    /// host3/GPU5: on that host only)
     #[serde(default, deserialize_with = "losses")]
     #[arg(long, value_name = "DEVICE", value_parser = without)]
     pub without: Vec<Edit>,

@@ -19,6 +19,7 @@ use topology::xml::Limits;
 
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
+use crate::listings;
 use crate::live;
 use crate::output::Output;
 use crate::render::count;
@@ -27,9 +28,6 @@ const IN_FOLDER: &str = "topology.xml";
 
 /// Most names of a folder that are looked at for a hint.
 const MOST_NAMES: usize = 1 << 14;
-
-/// Most files of a folder that are read as listings of one machine.
-const MOST_LISTINGS: usize = 256;
 
 /// Reads a machine with warnings: a topology file, what nvidia-smi and lspci printed, a folder with
 /// topology.xml or with such listings, a recording, or standard input (`-`). It is called as its
@@ -63,41 +61,17 @@ fn read(file: &Path, output: &mut Output) -> Result<(String, records::Machine)> 
 fn parse(all: &[Bytes], output: &mut Output) -> Result<(String, records::Machine)> {
     let machine = match all {
         [one] if one.parts.is_empty() => records::machine(&one.label, &one.bytes)?,
-        _ => joined(all, output)?,
+        _ => {
+            let labels: Vec<&str> = all.iter().map(|it| it.label.as_str()).collect();
+            let texts: Vec<(&str, &[u8])> = all.iter().flat_map(Bytes::texts).collect();
+            listings::joined(&labels.join(" + "), &texts, output)?
+        }
     };
     let warnings = machine.document.warnings.iter().map(ToString::to_string);
     output.warnings.extend(warnings);
     output.warnings.extend(machine.assumed.iter().cloned());
     let name = all.first().map(|it| it.name.clone());
     Ok((name.unwrap_or_default(), machine))
-}
-
-/// The machine that listings describe together.
-fn joined(all: &[Bytes], output: &mut Output) -> Result<records::Machine> {
-    let texts = all.iter().flat_map(Bytes::texts).collect::<Vec<_>>();
-    let label = all.iter().map(|it| it.label.as_str()).collect::<Vec<_>>();
-    let label = label.join(" + ");
-    let (mut used, mut other) = (Vec::new(), Vec::new());
-    for (name, bytes) in &texts {
-        match Listings::read(name, bytes) {
-            Ok(None) => other.push(*name),
-            _ => used.push(*name),
-        }
-    }
-    if !other.is_empty() && !used.is_empty() {
-        output.warnings.push(format!(
-            "{label}: read {}; nothing of a machine in {}",
-            used.join(", "),
-            other.join(", ")
-        ));
-    }
-    match Listings::read_all(&texts)? {
-        Some(facts) => Ok(records::Machine::of(&label, &facts)?),
-        None => bail!(
-            "{label}: no listing of a machine; expected the output of `nvidia-smi topo -m` or of \
-             `lspci -vv` (as root) among the files"
-        ),
-    }
 }
 
 /// Fails on a file of AMD's RCCL.
@@ -266,7 +240,7 @@ pub(crate) fn is_recording(folder: &Path) -> bool {
     Recording::is_one(folder) && !is_root(folder)
 }
 
-fn is_root(folder: &Path) -> bool {
+pub(crate) fn is_root(folder: &Path) -> bool {
     std::fs::canonicalize(folder).is_ok_and(|full| full.parent().is_none())
 }
 
@@ -274,7 +248,7 @@ fn is_root(folder: &Path) -> bool {
 pub(crate) fn refuse_missing(file: &Path) -> Result<()> {
     let has_no_file = file == Path::new("-") || named(file).is_some();
     let is_found = has_no_file || is_recording(file);
-    if !is_found && listings_in(file, Limits::default().bytes as u64).is_empty() {
+    if !is_found && listings::in_folder(file, Limits::default().bytes as u64).is_empty() {
         resolve(file)?;
     }
     Ok(())
@@ -330,7 +304,7 @@ impl Bytes {
         let path = match resolve(file) {
             Ok(path) => path,
             Err(why) => {
-                let parts = listings_in(file, most);
+                let parts = listings::in_folder(file, most);
                 if parts.is_empty() {
                     return Err(why);
                 }
@@ -403,31 +377,7 @@ fn resolve(file: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The files of a folder, if one of them is a listing of a machine; of all together at most `most`
-/// bytes.
-fn listings_in(folder: &Path, most: u64) -> Vec<(String, Vec<u8>)> {
-    if !folder.is_dir() || is_root(folder) {
-        return Vec::new();
-    }
-    let mut left = most;
-    let mut found = Vec::new();
-    for name in names_in(folder).into_iter().take(MOST_LISTINGS) {
-        let path = folder.join(name);
-        let is_file = std::fs::metadata(&path).is_ok_and(|it| it.is_file());
-        if let Some(bytes) = is_file.then(|| files::read(&path, left).ok()).flatten() {
-            left -= bytes.len() as u64;
-            found.push((path.display().to_string(), bytes));
-        }
-    }
-    let is_listing =
-        |(name, bytes): &(String, Vec<u8>)| !matches!(Listings::read(name, bytes), Ok(None));
-    match found.iter().any(is_listing) {
-        true => found,
-        false => Vec::new(),
-    }
-}
-
-fn names_in(folder: &Path) -> Vec<String> {
+pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.take(MOST_NAMES).map(|entry| entry.file_name());
     let mut names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();

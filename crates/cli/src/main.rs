@@ -42,6 +42,7 @@ mod linux;
 #[path = "not_linux.rs"]
 mod linux;
 mod linux_only;
+mod listings;
 mod live;
 mod log;
 mod machines;

@@ -78,8 +78,9 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Whether it can show that a guest has no switches: many GPUs, and devices that meet at one host
-    /// bridge. A server's cards without switches have host bridges of their own, a desktop has few.
+    /// Whether it can show that a guest has no switches: many GPUs, and devices that meet at one
+    /// host bridge. A server's cards without switches have host bridges of their own, a desktop has
+    /// few.
     pub fn shows_guest(&self) -> bool {
         let gpus = self.devices.iter().filter(|it| it.gpu.is_some()).count();
         let has = |wanted: Nearness| self.nearness.iter().flatten().any(|it| *it == wanted);

@@ -250,8 +250,8 @@ impl Listings {
         is_arm && (has_nodes || self.names_gpu(&["GH200", "GB200", "GB300", "GB10"]))
     }
 
-    /// A GPU to which the usual driver grants no peer access without NVLink. Source: NVIDIA's forum,
-    /// "Standard nVidia CUDA tests fail with dual RTX 4090"; the matrices that owners show.
+    /// A GPU to which the usual driver grants no peer access without NVLink. Source: NVIDIA's
+    /// forum, "Standard nVidia CUDA tests fail with dual RTX 4090"; the matrices that owners show.
     pub(crate) fn refuses_access(&self) -> Option<&str> {
         let has_nvlinks = self.matrix.as_ref().is_some_and(Matrix::has_nvlinks);
         let mut gpus = self.gpus.iter().filter(|_| !has_nvlinks);

@@ -1,5 +1,4 @@
-//! What a page says of NCCL: its version and variables, as collect_env of PyTorch, vLLM and SGLang
-//! and issues have them.
+//! NCCL's version and variables in a page: collect_env of PyTorch, vLLM and SGLang, issues.
 
 use crate::text::item;
 

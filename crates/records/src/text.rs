@@ -33,7 +33,7 @@ const TAGS: [&str; 8] = [
     "<pre>", "</pre>", "<code>", "</code>", "<br>", "<br/>", "<p>", "</p>",
 ];
 
-/// What stands for a character in HTML.
+/// Characters as HTML writes them.
 const ENTITIES: [(&str, &str); 9] = [
     ("&lt;", "<"),
     ("&gt;", ">"),

@@ -137,7 +137,7 @@ impl GpuFacts {
         if let Some(name) = doubtful {
             assumed.push(format!(
                 "peer access is taken to be granted, though NVIDIA's driver refuses it for {name} (then NCCL goes \
-                 through host memory: --without P2P): put the output of `nvidia-smi topo -p2p r` beside this"
+                 through host memory): put the output of `nvidia-smi topo -p2p r` beside this"
             ));
         }
         let mut no_p2p: BTreeMap<usize, Vec<String>> = BTreeMap::new();

@@ -83,8 +83,8 @@ pub(crate) struct StepArguments {
     /// Each N hosts in a row form an NVLink domain, such as the 18 trays of an NVL72
     #[arg(long, value_name = "N", conflicts_with = "nvlink_domain", value_parser = within::<u32>(1..=640))]
     pub domain_hosts: Option<u32>,
-    /// Leaf switches between the hosts: a fabric file (TOML), Slurm's topology.conf or topology.yaml,
-    /// or the output of ibnetdiscover
+    /// Leaf switches between the hosts: a fabric file (TOML), Slurm's topology.conf or
+    /// topology.yaml, or the output of ibnetdiscover
     #[arg(long, value_name = "FILE")]
     pub fabric: Option<PathBuf>,
     /// Correct predicted times by measurements of the cluster: tables of nccl-tests, traces of

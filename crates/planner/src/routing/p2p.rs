@@ -73,12 +73,12 @@ impl Routing {
         })
     }
 
-    /// Whether the driver refuses peer access on the way between two GPUs of a host.
+    /// Whether the driver refuses peer access between two GPUs of a host.
     fn is_refused(&self, from: NodeId, relay: Option<NodeId>, to: NodeId) -> bool {
-        let way = [Some(from), relay, Some(to)];
-        let way: Vec<NodeId> = way.into_iter().flatten().collect();
+        let stops = [Some(from), relay, Some(to)];
+        let stops: Vec<NodeId> = stops.into_iter().flatten().collect();
         self.host_of(from) == self.host_of(to)
-            && way.windows(2).any(|pair| !self.grants(pair[0], pair[1]))
+            && stops.windows(2).any(|pair| !self.grants(pair[0], pair[1]))
     }
 
     /// Whether the driver grants one GPU access to the memory of another one of its host.

@@ -59,8 +59,8 @@ pub struct Settings {
     pub nvb_disable: bool,
     /// `NCCL_P2P_LEVEL` and `NCCL_P2P_DISABLE`: the worst path on which GPUs talk directly.
     pub p2p_level: Option<PathType>,
-    /// `NCCL_IGNORE_DISABLED_P2P`: 0: refused peer access across NVLink is an error; 2: peer access is
-    /// not asked for.
+    /// `NCCL_IGNORE_DISABLED_P2P`: 0: refused peer access across NVLink is an error; 2: peer access
+    /// is not asked for.
     pub ignore_disabled_p2p: i64,
     /// `NCCL_P2P_USE_CUDA_MEMCPY`: copies by the driver, which cannot relay.
     pub p2p_use_cuda_memcpy: bool,

@@ -4,5 +4,6 @@ mod condition;
 mod evidence;
 mod machines;
 mod measurements;
+mod pasted;
 mod result_properties;
 mod results;

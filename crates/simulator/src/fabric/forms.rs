@@ -1,5 +1,5 @@
-//! The forms in which programs write switches: Slurm's `topology.conf` and `topology.yaml`, and what
-//! `ibnetdiscover` prints.
+//! The forms in which programs write switches: Slurm's `topology.conf` and `topology.yaml`, and
+//! what `ibnetdiscover` prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -50,8 +50,8 @@ pub enum FabricFileError {
 }
 
 impl Fabric {
-    /// Reads a fabric file, or switches as Slurm or ibnetdiscover write them: hosts join the job in the
-    /// order of that file, and nothing limits the uplinks.
+    /// Reads a fabric file, or switches as Slurm or ibnetdiscover write them: hosts join the job in
+    /// the order of that file, and nothing limits the uplinks.
     ///
     /// # Errors
     /// A line is wrong.

@@ -61,7 +61,8 @@ impl SwitchTree {
         Form::of(text).is_some()
     }
 
-    /// Reads such a text; `file` is its name for messages. Blocks of Slurm are joined by the network.
+    /// Reads such a text; `file` is its name for messages. Blocks of Slurm are joined by the
+    /// network.
     ///
     /// # Errors
     /// What is wrong, with the line.

@@ -8,7 +8,7 @@ use super::names::{
 use super::{Change, Edit, EditError, Remainder};
 use crate::build::DEFAULT_NET_SPEED;
 use crate::bus_id::BusId;
-use crate::node::{NO_P2P, NodeType};
+use crate::node::NodeType;
 use crate::xml::{Document, Element, Tag, c_int};
 
 /// Lanes of a PCI link whose width is 0 or missing.
@@ -103,7 +103,7 @@ fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 pub(super) struct Work<'a> {
     pub(super) document: &'a Document,
-    devices: &'a Devices,
+    pub(super) devices: &'a Devices,
     pub(super) removed: BTreeSet<ElementPath>,
     pub(super) set: Vec<(ElementPath, &'static str, String)>,
 }
@@ -166,7 +166,7 @@ impl Work<'_> {
             (Target::PeerAccess(_), Change::Degrade(_)) => Err(EditError::NotInFile {
                 file: self.document.file.to_string(),
                 what: PEER_ACCESS.to_owned(),
-                why: "peer access is there or not; expected --without",
+                why: "peer access is there or not, never slower",
             }),
             (Target::Nvlinks(gpus), change) => {
                 let wires = self.all_nvlinks(gpus);
@@ -181,27 +181,6 @@ impl Work<'_> {
                 }
             }
         }
-    }
-
-    /// Takes the access away between GPUs and all others of their host, in both directions.
-    fn refuse_access(&mut self, gpus: &[&Device]) {
-        let host = gpus.first().map_or(0, |it| it.host);
-        let devices = self.devices.all.iter();
-        let of_host = devices.filter(|it| it.kind == DeviceKind::Gpu && it.host == host);
-        let of_host: Vec<&Device> = of_host.collect();
-        let number = |device: &Device| self.at(&device.element).get("dev").map_or(-1, c_int);
-        let lists = of_host.iter().map(|own| {
-            let is_one = |it: &Device| gpus.iter().any(|gpu| gpu.element == it.element);
-            let others = of_host.iter().filter(|it| number(it) != number(own));
-            let refused = others.filter(|it| is_one(own) || is_one(it));
-            let known = self.at(&own.element).get(NO_P2P).unwrap_or_default();
-            let known = known.split(',').filter_map(|it| it.trim().parse().ok());
-            let all: BTreeSet<i32> = refused.map(|it| number(it)).chain(known).collect();
-            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-            (own.element.clone(), NO_P2P, all.join(","))
-        });
-        let lists: Vec<_> = lists.filter(|it| !it.2.is_empty()).collect();
-        self.set.extend(lists);
     }
 
     fn change_wires(&mut self, wires: Vec<Wire>, change: Change) -> Result<(), EditError> {

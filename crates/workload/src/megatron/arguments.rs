@@ -17,8 +17,8 @@ const GATED_FFN_UNIT: u64 = 64;
 /// Largest size of a kind of parallelism.
 pub(super) const MOST_RANKS: u64 = 1 << 24;
 
-/// A transformer and how it is trained, by Megatron's arguments: in scripts, on the command line and
-/// as JSON.
+/// A transformer and how it is trained, by Megatron's arguments: in scripts, on the command line
+/// and as JSON.
 #[derive(Debug, Clone, PartialEq, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "A step by Megatron's arguments, instead of WORKLOAD")]
