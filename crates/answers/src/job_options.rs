@@ -8,9 +8,12 @@ use serde::{Deserialize, Deserializer};
 use topology::edit::Edit;
 
 use crate::gpus::{AskedGpus, Gpus};
-use crate::job::{JobSpec, MOST_HOSTS, Machine};
+#[cfg(feature = "arguments")]
+use crate::job::MOST_HOSTS;
+use crate::job::{JobSpec, Machine};
 use crate::nearest_version::nearest;
 use crate::order::AskedOrder;
+#[cfg(feature = "arguments")]
 use crate::values::within;
 use crate::{Args, ValueEnum, assume};
 

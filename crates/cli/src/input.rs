@@ -240,7 +240,7 @@ pub(crate) fn is_recording(folder: &Path) -> bool {
     Recording::is_one(folder) && !is_root(folder)
 }
 
-pub(crate) fn is_root(folder: &Path) -> bool {
+fn is_root(folder: &Path) -> bool {
     std::fs::canonicalize(folder).is_ok_and(|full| full.parent().is_none())
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn is_root(folder: &Path) -> bool {
 pub(crate) fn refuse_missing(file: &Path) -> Result<()> {
     let has_no_file = file == Path::new("-") || named(file).is_some();
     let is_found = has_no_file || is_recording(file);
-    if !is_found && listings::in_folder(file, Limits::default().bytes as u64).is_empty() {
+    if !is_found && listings_in(file, Limits::default().bytes as u64).is_empty() {
         resolve(file)?;
     }
     Ok(())
@@ -304,7 +304,7 @@ impl Bytes {
         let path = match resolve(file) {
             Ok(path) => path,
             Err(why) => {
-                let parts = listings::in_folder(file, most);
+                let parts = listings_in(file, most);
                 if parts.is_empty() {
                     return Err(why);
                 }
@@ -377,7 +377,16 @@ fn resolve(file: &Path) -> Result<PathBuf> {
     }
 }
 
-pub(crate) fn names_in(folder: &Path) -> Vec<String> {
+/// The files of a folder, if one of them is a listing of a machine; of all together at most `most`
+/// bytes.
+fn listings_in(folder: &Path, most: u64) -> Vec<(String, Vec<u8>)> {
+    match folder.is_dir() && !is_root(folder) {
+        true => listings::of_files(names_in(folder).iter().map(|it| folder.join(it)), most),
+        false => Vec::new(),
+    }
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.take(MOST_NAMES).map(|entry| entry.file_name());
     let mut names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();

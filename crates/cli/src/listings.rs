@@ -1,11 +1,10 @@
 //! Listings of one machine in several files, or in a folder.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use records::Listings;
 
-use crate::input::{is_root, names_in};
 use crate::output::Output;
 
 /// Most files of a folder that are read.
@@ -40,16 +39,12 @@ pub(crate) fn joined(
     }
 }
 
-/// The files of a folder, if one of them is a listing of a machine; of all together at most `most`
-/// bytes.
-pub(crate) fn in_folder(folder: &Path, most: u64) -> Vec<(String, Vec<u8>)> {
-    if !folder.is_dir() || is_root(folder) {
-        return Vec::new();
-    }
+/// The content of a folder's files, if one of them is a listing of a machine; of all together at
+/// most `most` bytes.
+pub(crate) fn of_files(paths: impl Iterator<Item = PathBuf>, most: u64) -> Vec<(String, Vec<u8>)> {
     let mut left = most;
     let mut found = Vec::new();
-    for name in names_in(folder).into_iter().take(MOST_FILES) {
-        let path = folder.join(name);
+    for path in paths.take(MOST_FILES) {
         let is_file = std::fs::metadata(&path).is_ok_and(|it| it.is_file());
         if let Some(bytes) = is_file.then(|| files::read(&path, left).ok()).flatten() {
             left -= bytes.len() as u64;
