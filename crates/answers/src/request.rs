@@ -7,14 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use planner::{Job, Planned};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use crate::built_in;
 use crate::job::{JobError, JobSpec, MOST_HOSTS, Machine};
 use crate::job_options::{
     AssumeOptions, EditOptions, HostOptions, PreparationOptions, RankOptions, Variables,
 };
-use crate::parts::Parts;
 
 /// A file that was dropped, or a machine that is built in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -60,62 +58,34 @@ impl Evidence {
 
 /// A job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(try_from = "Map<String, Value>")]
+#[serde(deny_unknown_fields)]
 pub struct JobRequest {
     /// The machine.
     pub file: File,
     /// Other machines, one host each, after the hosts like `file`.
+    #[serde(default)]
     pub others: Vec<File>,
     /// Its hosts.
+    #[serde(flatten)]
     pub hosts: HostOptions,
     /// The network reduces (SHARP), and its plug-in is there.
+    #[serde(default)]
     pub collnet: bool,
     /// What the files lack.
+    #[serde(flatten)]
     pub assume: AssumeOptions,
     /// Its ranks.
+    #[serde(flatten)]
     pub ranks: RankOptions,
     /// What changes before planning.
+    #[serde(flatten)]
     pub preparation: PreparationOptions,
     /// What is taken away or slower.
+    #[serde(flatten)]
     pub edits: EditOptions,
     /// NCCL's version and variables.
+    #[serde(flatten)]
     pub variables: Variables,
-}
-
-/// The fields of a request that no options have.
-#[derive(Deserialize)]
-struct Files {
-    file: File,
-    #[serde(default)]
-    others: Vec<File>,
-    #[serde(default)]
-    collnet: bool,
-}
-
-impl TryFrom<Map<String, Value>> for JobRequest {
-    type Error = serde_json::Error;
-
-    fn try_from(fields: Map<String, Value>) -> Result<Self, Self::Error> {
-        let mut parts = Parts::new(&fields);
-        let Files {
-            file,
-            others,
-            collnet,
-        } = parts.part()?;
-        let request = Self {
-            file,
-            others,
-            hosts: parts.part()?,
-            collnet,
-            assume: parts.part()?,
-            ranks: parts.part()?,
-            preparation: parts.part()?,
-            edits: parts.part()?,
-            variables: parts.part()?,
-        };
-        parts.finish()?;
-        Ok(request)
-    }
 }
 
 /// A planned job, which answers questions.
