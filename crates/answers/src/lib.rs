@@ -7,10 +7,10 @@
 //! [`device`], [`suggest`], [`names`], [`sizes`], [`values`] (of questions), [`built_in`], [`head`]
 //! (of pages); [`job_options`], [`request`] (a job as JSON), [`question`]; the answers:
 //! [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
-//! [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its groups,
-//! [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`], [`step`],
-//! [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`]; [`file_question`];
-//! [`report`] (answers as JSON), [`terminal`] (pages that are text).
+//! [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its
+//! groups, [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`],
+//! [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`];
+//! [`file_question`]; [`report`] (answers as JSON), [`terminal`] (pages that are text).
 
 pub mod assume;
 pub mod better_rings;
