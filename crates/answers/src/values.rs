@@ -67,7 +67,8 @@ pub fn numbers(text: &str, most: usize) -> Result<Vec<u32>, String> {
 /// # Errors
 /// As [`numbers`], or a range ends before it begins.
 pub fn ascending(text: &str, most: usize) -> Result<Vec<u32>, String> {
-    let backwards = text.split(',').find(|item| {
+    let is_between = |it: char| it == ',' || it.is_whitespace();
+    let backwards = text.split(is_between).find(|item| {
         let ends = item.split_once('-');
         let ends = ends.map(|(first, last)| (first.trim().parse::<u32>(), last.trim().parse()));
         matches!(ends, Some((Ok(first), Ok(last))) if first > last)
@@ -206,5 +207,8 @@ mod tests {
             assert!(numbers(text, 8).is_err(), "{text}");
         }
         assert!(numbers("0-4294967295", 8).is_err());
+        for text in ["3-0", "0,3-1", "3-0 5"] {
+            assert!(ascending(text, 8).is_err(), "{text}");
+        }
     }
 }

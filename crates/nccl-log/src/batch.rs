@@ -20,9 +20,9 @@ const MOST_LINES: usize = 1 << 14;
 const PART_BYTES: usize = 64 << 10;
 
 /// Bytes below which the allocator keeps what a batch frees for the next one. glibc learns this
-/// from the largest piece that was ever freed; otherwise each batch pays for new pages, a tenth of
-/// all.
-const KEPT_BYTES: usize = 32 << 20;
+/// from the largest piece that was ever freed, if that is below 32 MiB; otherwise each batch pays
+/// for new pages, a tenth of all.
+const KEPT_BYTES: usize = (32 << 20) - (64 << 10);
 
 /// Most threads that help: with more, the one that takes lines is the slowest.
 const MOST_HELPERS: usize = 3;

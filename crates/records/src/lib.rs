@@ -58,6 +58,10 @@ use tree::Made;
 const HWLOC: &[u8] = b"hwloc";
 const MOST_PROLOGUE: usize = 512;
 
+/// Words of what AMD's tools print, within so many bytes.
+const OF_AMD: [&str; 3] = ["ROCm System Management Interface", "amd-smi ", "rocm-smi "];
+const MOST_SEARCHED: usize = 1 << 16;
+
 /// A machine that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
@@ -82,7 +86,7 @@ impl Machine {
         let made = made(file, facts)?;
         let others = (facts.others > 0).then(|| {
             format!(
-                "matrices of other machines in it that are left out: {}; give each machine as a file",
+                "further matrices in it that are left out: {}; give each machine as a file of its own",
                 facts.others
             )
         });
@@ -116,7 +120,18 @@ impl Machine {
 /// # Errors
 /// Text that is neither, a matrix that contradicts itself, or no GPU in it.
 pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
-    if let Some(facts) = Listings::read(file, bytes)? {
+    let listings = Listings::read(file, bytes);
+    let has_places = matches!(&listings, Ok(Some(facts)) if facts.has_places());
+    if !has_places && is_of_amd(bytes) {
+        return Err(error(
+            file,
+            1,
+            "AMD's GPUs are no machine of NCCL: RCCL decides otherwise",
+            "the output of rocm-smi or amd-smi",
+            "a topology file of RCCL (NCCL_TOPO_DUMP_FILE), which topo show, doctor and diff read",
+        ));
+    }
+    if let Some(facts) = listings? {
         return Machine::of(file, &facts);
     }
     if bytes
@@ -139,6 +154,13 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
         assumed: Vec::new(),
         shows_switches: true,
     })
+}
+
+/// Whether a text is what AMD's tools print.
+fn is_of_amd(bytes: &[u8]) -> bool {
+    let begin = &bytes[..bytes.len().min(MOST_SEARCHED)];
+    let has = |word: &&str| begin.windows(word.len()).any(|it| it == word.as_bytes());
+    OF_AMD.iter().any(has)
 }
 
 /// The tree of a machine that listings describe.

@@ -18,13 +18,7 @@ use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
 use crate::said::Said;
 use crate::text::MOST;
-use crate::{error, gpu, text};
-
-/// Bytes in which a text says which tool printed it.
-const MOST_SEARCHED: usize = 1 << 16;
-
-/// Words of what AMD's tools print.
-const OF_AMD: [&str; 3] = ["ROCm System Management Interface", "amd-smi ", "rocm-smi "];
+use crate::{gpu, text};
 
 /// Bytes in which XML says what it is.
 const MOST_PROLOGUE: usize = 512;
@@ -46,7 +40,7 @@ pub struct Listings {
     pub counted: Option<(usize, String)>,
     /// NCCL's version and variables.
     pub said: Said,
-    /// Matrices of other machines, which were not read.
+    /// Further matrices, which were not read.
     pub others: u32,
     /// `nvidia-smi nvlink -s`.
     pub links: Vec<Links>,
@@ -200,17 +194,6 @@ impl Listings {
     pub fn read_all(files: &[(&str, &[u8])]) -> Result<Option<Self>, Error> {
         let mut reader = Reader::new(files.first().map_or("", |it| it.0));
         for (file, bytes) in files.iter().filter(|it| !is_xml(it.1)) {
-            let begin = &bytes[..bytes.len().min(MOST_SEARCHED)];
-            let has = |word: &&str| begin.windows(word.len()).any(|it| it == word.as_bytes());
-            if OF_AMD.iter().any(has) {
-                return Err(error(
-                    file,
-                    1,
-                    "AMD's GPUs are no machine of NCCL: RCCL decides otherwise",
-                    "the output of rocm-smi or amd-smi",
-                    "a topology file of RCCL (NCCL_TOPO_DUMP_FILE), which topo show, doctor and diff read",
-                ));
-            }
             reader.file = file;
             reader.matrix.file = file;
             for (number, line) in text::lines(bytes) {

@@ -44,7 +44,10 @@ fn version(line: &str) -> Option<String> {
 
 /// `NCCL_P2P_LEVEL=SYS` alone on a line, also as an item, exported, or as an option of a launcher.
 fn variable(line: &str) -> Option<(String, String)> {
-    let mut text = item(line);
+    if line.trim_start().starts_with('#') {
+        return None;
+    }
+    let mut text = item(line).trim_end_matches(['\\', ';', ' ', '\t']);
     for word in ["export ", "-x ", "-e ", "x ", "e "] {
         text = text.strip_prefix(word).unwrap_or(text).trim_start();
     }
@@ -56,6 +59,6 @@ fn variable(line: &str) -> Option<(String, String)> {
     let value = value.trim().trim_matches(['"', '\'', '`']);
     let of_this_machine = ["FILE", "PLUGIN", "DEBUG"];
     let decides = !of_this_machine.iter().any(|it| name.contains(it));
-    let is_alone = !value.contains(char::is_whitespace) && value.len() < 256;
+    let is_alone = !value.contains(|it: char| it.is_whitespace() || it == '$') && value.len() < 256;
     (is_name && decides && is_alone).then(|| (name.to_owned(), value.to_owned()))
 }

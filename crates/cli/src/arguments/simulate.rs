@@ -45,7 +45,7 @@ pub(crate) struct SimulateArguments {
     /// Without a file: N ranks on hosts with one port each, which --fabric describes
     #[arg(long, value_name = "N", requires = "fabric", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub ranks: Option<u32>,
-    /// What is assumed of the network (TOML)
+    /// What is assumed of the network: a fabric file (TOML), or switches as for --network-only
     #[arg(short, long, value_name = "FILE")]
     pub fabric: Option<PathBuf>,
     #[command(flatten)]

@@ -21,7 +21,11 @@ impl Why<'_> {
         let source = source.unwrap_or(default);
         let (direct, refused, usable) = match (routing.p2p(from, to), routing.p2p_usable(from, to))
         {
-            (Ok(p2p), Ok(usable)) => (p2p.ok, p2p.refused, usable),
+            (Ok(p2p), Ok(usable)) => {
+                let is_local = routing.host_of(from) == routing.host_of(to);
+                let unasked = p2p.ok && !usable && is_local && !routing.grants(from, to);
+                (p2p.ok && !unasked, p2p.refused || unasked, usable)
+            }
             (Err(error), _) | (_, Err(error)) => return vec![format!("NCCL fails here: {error}.")],
         };
         let mut verdicts = Vec::new();

@@ -231,6 +231,8 @@ fn pages_say_the_version_and_variables() {
             "",
         ),
         ("NCCL_ALGO=Ring\nNCCL_ALGO=Tree\n", None, "NCCL_ALGO=Tree"),
+        ("#export NCCL_ALGO=Ring\nNCCL_IB_HCA=$HCA\n", None, ""),
+        ("  -x NCCL_ALGO=Ring \\\n", None, "NCCL_ALGO=Ring"),
     ] {
         assert_eq!(
             said(lines),
@@ -253,6 +255,8 @@ fn what_decides_is_said_and_what_is_amds_is_refused_by_name() {
         machine.assumed.join(" ")
     };
     assert!(assumed("").contains("two GPUs on AMD"));
+    // A word of AMD's tools beside a matrix is a word.
+    assert!(assumed("which: no rocm-smi in (/usr/bin)\n").contains("two GPUs on AMD"));
     assert!(!assumed("Vendor ID: AuthenticAMD\n").contains("two GPUs on AMD"));
     for text in [
         "$ amd-smi topology\nACCESS TABLE:\n",

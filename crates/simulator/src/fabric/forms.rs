@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::host_list::names;
-
 /// The name of the network that joins blocks, or leaf switches with other switches above.
 const NETWORK: &str = "network";
 
@@ -14,9 +12,23 @@ pub(super) struct Entry {
     /// The line, from 1; 0: none.
     pub(super) line: usize,
     pub(super) name: String,
-    pub(super) hosts: Vec<String>,
+    pub(super) hosts: Names,
     /// Switches below.
-    pub(super) switches: Vec<String>,
+    pub(super) switches: Names,
+}
+
+/// Names of hosts or switches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Names {
+    /// A list as Slurm writes it, which may be long.
+    Listed(String),
+    Each(Vec<String>),
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::Each(Vec::new())
+    }
 }
 
 /// Why a line cannot be read, after its number.
@@ -37,7 +49,8 @@ impl Form {
     /// The form of a text; `None`: it has no switches.
     pub(super) fn of(text: &str) -> Option<Self> {
         let lines = text.lines().map(str::trim);
-        let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let is_empty = |line: &str| line.is_empty() || line.starts_with('#') || line == "---";
+        let mut lines = lines.filter(|line| !is_empty(line));
         let first = lines.next()?;
         let begins = |key: &str| {
             let begin = first.get(..key.len());
@@ -66,7 +79,7 @@ impl Form {
 fn joined(mut blocks: Vec<Entry>) -> Vec<Entry> {
     let network = Entry {
         name: NETWORK.to_owned(),
-        switches: blocks.iter().map(|it| it.name.clone()).collect(),
+        switches: Names::Each(blocks.iter().map(|it| it.name.clone()).collect()),
         ..Entry::default()
     };
     blocks.push(network);
@@ -101,8 +114,8 @@ fn conf_line(line: &str) -> Result<Entry, String> {
         };
         match key.to_ascii_lowercase().as_str() {
             "switchname" | "blockname" => entry.name = value.to_owned(),
-            "nodes" => entry.hosts = names(value)?,
-            "switches" => entry.switches = names(value)?,
+            "nodes" => entry.hosts = Names::Listed(value.to_owned()),
+            "switches" => entry.switches = Names::Listed(value.to_owned()),
             "linkspeed" => {}
             _ => {
                 return Err(format!(
@@ -153,9 +166,13 @@ fn yaml(text: &str) -> Result<Vec<Entry>, Wrong> {
                 format!("`{key}` before the first topology; expected `- topology:`"),
             ));
         };
-        let list = || names(value).map_err(|why| (number, why));
+        let list = || Names::Listed(value.to_owned());
+        if line.starts_with("- ") && matches!(key, "nodes" | "children") {
+            let why = format!("`{key}` begins an item; expected `switch:` or `block:` first");
+            return Err((number, why));
+        }
         match (key, own.entries.last_mut()) {
-            ("cluster_default", _) => own.is_default = value == "true",
+            ("cluster_default", _) => own.is_default = value.eq_ignore_ascii_case("true"),
             ("switch" | "block", _) if !value.is_empty() => {
                 own.has_blocks |= key == "block";
                 own.entries.push(Entry {
@@ -164,19 +181,19 @@ fn yaml(text: &str) -> Result<Vec<Entry>, Wrong> {
                     ..Entry::default()
                 });
             }
-            ("nodes", Some(entry)) => entry.hosts = list()?,
-            ("children", Some(entry)) => entry.switches = list()?,
+            ("nodes", Some(entry)) => entry.hosts = list(),
+            ("children", Some(entry)) => entry.switches = list(),
             _ => {}
         }
     }
     let is_one = all.len() == 1;
-    let names: Vec<String> = all.iter().map(|it| it.name.clone()).collect();
+    let known: Vec<String> = all.iter().map(|it| it.name.clone()).collect();
     let Some(chosen) = all.into_iter().find(|it| it.is_default || is_one) else {
         return Err((
             0,
             format!(
                 "none of the topologies {} is the cluster's; expected `cluster_default: true` at one",
-                names.join(", ")
+                known.join(", ")
             ),
         ));
     };
@@ -186,9 +203,11 @@ fn yaml(text: &str) -> Result<Vec<Entry>, Wrong> {
     })
 }
 
-/// Switches by name, as cables join them.
+/// Switches by their guids, as cables join them.
 #[derive(Default)]
 struct Cabled {
+    /// What each switch is called.
+    names: BTreeMap<String, String>,
     /// For each switch its adapters, as host and adapter.
     adapters: BTreeMap<String, BTreeSet<(String, String)>>,
     /// For each switch the switches that it has cables to.
@@ -201,92 +220,105 @@ fn discovered(text: &str) -> Vec<Entry> {
     let mut cabled = Cabled::default();
     let mut own = None;
     for line in text.lines() {
-        if let Some((from, to)) = pair(line) {
-            cabled.add(from, to);
+        if let Some([from, to]) = pair(line) {
+            cabled.add(&from, &to);
         } else if let Some(rest) = line.strip_prefix("Switch") {
-            own = quoted(rest).nth(1).map(|it| End::Switch(switch_name(it)));
+            own = End::between_quotes(rest);
         } else if line.starts_with("Ca") || line.starts_with("Rt") {
             own = None;
         } else if let (Some(own), true) = (&own, line.starts_with('[')) {
-            let mut names = quoted(line);
-            let (guid, name) = (names.next().unwrap_or(""), names.next().unwrap_or(""));
-            let to = match guid.starts_with("S-") {
-                true => End::Switch(switch_name(name)),
-                false => End::adapter(name),
-            };
-            cabled.add(own.clone(), to);
+            let to = End::between_quotes(line);
+            to.iter().for_each(|to| cabled.add(own, to));
         }
     }
     cabled.entries()
 }
 
 /// An end of a cable.
-#[derive(Clone)]
-enum End {
-    Switch(String),
-    /// A host and its adapter.
-    Adapter(String, String),
-    /// Something else, such as a switch's own reducer.
-    Other,
+struct End<'t> {
+    is_switch: bool,
+    guid: &'t str,
+    /// `n1 mlx5_0`, or `MF0;leaf1:MQM9700/U1`.
+    name: &'t str,
 }
 
-impl End {
-    /// `n1 mlx5_0`.
-    fn adapter(name: &str) -> Self {
-        match name.split_once(' ') {
-            Some((host, adapter)) if !name.contains("Aggregation Node") => {
-                Self::Adapter(host.to_owned(), adapter.to_owned())
-            }
-            _ => Self::Other,
+impl<'t> End<'t> {
+    /// `"S-1111000000000001" # "MF0;leaf1:MQM9700/U1"`.
+    fn between_quotes(text: &'t str) -> Option<Self> {
+        let mut texts = text.split('"').skip(1).step_by(2);
+        let (guid, name) = (texts.next()?, texts.next()?);
+        Some(Self {
+            is_switch: guid.starts_with("S-"),
+            guid,
+            name,
+        })
+    }
+
+    /// `CA 134 1 0x301 4x EDR`.
+    fn of(text: &'t str, name: &'t str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let is_switch = match words.next()? {
+            "SW" => true,
+            "CA" => false,
+            _ => return None,
+        };
+        Some(Self {
+            is_switch,
+            guid: words.nth(2)?,
+            name,
+        })
+    }
+
+    /// The name of a switch, without spaces.
+    fn switch_name(&self) -> String {
+        let name = self.name.split_once(';').map_or(self.name, |it| it.1);
+        name.replace(char::is_whitespace, "_")
+    }
+
+    /// A host and its adapter; `None`: something else, such as a switch's own reducer. An adapter
+    /// without a host's name is called by its product, and then its guid is the host.
+    fn host(&self) -> Option<(String, String)> {
+        let (host, adapter) = self.name.split_once(' ').unwrap_or((self.name, ""));
+        if self.name.contains("Aggregation Node") || host.is_empty() {
+            return None;
         }
+        let is_product = host
+            .strip_prefix("MT")
+            .is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()));
+        let host = if is_product { self.guid } else { host };
+        Some((host.to_owned(), adapter.to_owned()))
     }
 }
 
-/// `CA 134 1 0x… 4x EDR - SW 1719 10 0x… ( 'n1 HCA-1' - 'leaf1' )`.
-fn pair(line: &str) -> Option<(End, End)> {
+/// `CA 134 1 0x301 4x EDR - SW 1719 10 0x302 ( 'n1 HCA-1' - 'leaf1' )`.
+fn pair(line: &str) -> Option<[End<'_>; 2]> {
     let (ends, names) = line.split_once('(')?;
     let (from, to) = ends.split_once(" - ")?;
     let mut names = names.split('\'').skip(1).step_by(2);
-    let mut end = |kind: &str| {
-        let name = names.next()?;
-        match kind.split_whitespace().next()? {
-            "SW" => Some(End::Switch(switch_name(name))),
-            "CA" => Some(End::adapter(name)),
-            _ => None,
-        }
-    };
-    Some((end(from)?, end(to)?))
-}
-
-/// The texts between quotation marks.
-fn quoted(line: &str) -> impl Iterator<Item = &str> {
-    line.split('"').skip(1).step_by(2)
-}
-
-/// `MF0;leaf1:MQM9700/U1` is `leaf1:MQM9700/U1`.
-fn switch_name(name: &str) -> String {
-    let name = name.split_once(';').map_or(name, |it| it.1);
-    name.replace(char::is_whitespace, "_")
+    let (from_name, to_name) = (names.next()?, names.next()?);
+    Some([End::of(from, from_name)?, End::of(to, to_name)?])
 }
 
 impl Cabled {
-    fn add(&mut self, from: End, to: End) {
-        match (from, to) {
-            (End::Switch(switch), End::Adapter(host, adapter))
-            | (End::Adapter(host, adapter), End::Switch(switch)) => {
-                self.adapters
-                    .entry(switch)
-                    .or_default()
-                    .insert((host, adapter));
+    fn add(&mut self, from: &End<'_>, to: &End<'_>) {
+        for end in [from, to].into_iter().filter(|it| it.is_switch) {
+            self.names.insert(end.guid.to_owned(), end.switch_name());
+        }
+        match (from.is_switch, to.is_switch) {
+            (true, true) => {
+                for (one, other) in [(from, to), (to, from)] {
+                    let others = self.others.entry(one.guid.to_owned()).or_default();
+                    others.insert(other.guid.to_owned());
+                }
             }
-            (End::Switch(one), End::Switch(other)) => {
-                self.others
-                    .entry(one.clone())
-                    .or_default()
-                    .insert(other.clone());
-                self.others.entry(other).or_default().insert(one);
+            (false, false) => {}
+            (is_first, _) => {
+                let (switch, adapter) = if is_first { (from, to) } else { (to, from) };
+                if let Some(adapter) = adapter.host() {
+                    let adapters = self.adapters.entry(switch.guid.to_owned()).or_default();
+                    adapters.insert(adapter);
+                }
             }
-            _ => {}
         }
     }
 
@@ -303,33 +335,39 @@ impl Cabled {
         for (host, (_, switch)) in first {
             hosts.entry(switch).or_default().push(host.to_owned());
         }
+        // With its guid where another switch has the name.
+        let mut alike: BTreeMap<&str, usize> = BTreeMap::new();
+        self.names
+            .values()
+            .for_each(|it| *alike.entry(it).or_default() += 1);
+        let name = |guid: &str| match self.names.get(guid) {
+            Some(name) if alike.get(name.as_str()) == Some(&1) => name.clone(),
+            Some(name) => format!("{name}_{guid}"),
+            None => guid.to_owned(),
+        };
         let mut pods: BTreeMap<Vec<&str>, Vec<String>> = BTreeMap::new();
         let mut entries: Vec<Entry> = Vec::new();
         for (switch, hosts) in hosts {
             let above = self.others.get(switch).into_iter().flatten();
             let above = above.filter(|it| !self.adapters.contains_key(*it));
-            pods.entry(above.map(String::as_str).collect())
-                .or_default()
-                .push(switch.to_owned());
+            let name = name(switch);
+            let pod = pods.entry(above.map(String::as_str).collect()).or_default();
+            pod.push(name.clone());
             entries.push(Entry {
-                name: switch.to_owned(),
-                hosts,
+                name,
+                hosts: Names::Each(hosts),
                 ..Entry::default()
             });
         }
         let named = |(at, (_, switches)): (usize, (Vec<&str>, Vec<String>))| Entry {
             name: format!("pod{at}"),
-            switches,
+            switches: Names::Each(switches),
             ..Entry::default()
         };
         let pods: Vec<Entry> = pods.into_iter().enumerate().map(named).collect();
-        match pods.len() {
-            0 => entries,
-            _ => {
-                let pods = joined(pods);
-                entries.extend(pods);
-                entries
-            }
+        if !pods.is_empty() {
+            entries.extend(joined(pods));
         }
+        entries
     }
 }

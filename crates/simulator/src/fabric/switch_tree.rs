@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::forms::{Entry, Form};
+use super::forms::{Entry, Form, Names};
 use super::host_list;
 
 /// Most switches of a file.
@@ -104,8 +104,10 @@ impl SwitchTree {
             hosts,
             switches,
         } = entry;
+        let (hosts, switches) = (each(hosts)?, each(switches)?);
         let at = self.switches.len();
-        if at >= MOST_SWITCHES || self.leaf_of.len() + hosts.len() > host_list::MOST_NAMES {
+        let names = self.leaf_of.len() + below.len() + hosts.len() + switches.len();
+        if at >= MOST_SWITCHES || names > host_list::MOST_NAMES {
             return Err(format!(
                 "too many switches or hosts; expected at most {MOST_SWITCHES} and {}",
                 host_list::MOST_NAMES
@@ -243,6 +245,14 @@ impl SwitchTree {
     }
 }
 
+/// The names of a list.
+fn each(names: Names) -> Result<Vec<String>, String> {
+    match names {
+        Names::Listed(list) => host_list::names(&list),
+        Names::Each(names) => Ok(names),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,6 +347,15 @@ SwitchName=s2 Nodes=n[3-4,6] LinkSpeed=100
                 "{text}"
             );
         }
+        // Switches and adapters that are called by their products are told apart by guids.
+        let alike = "SW 9 1 0x9 4x EDR - CA 1 1 0x1 ( 'Quantum' - 'MT4123 ConnectX6' )\nSW 8 1 0x8 4x EDR - CA 2 1 0x2 ( 'Quantum' - 'MT4123 ConnectX6' )\n";
+        assert_eq!(
+            crossed(alike, [("0x1", "0x1"), ("0x1", "0x2")]),
+            [Some(0), Some(2)]
+        );
+        let begun = "---\n- topology: a\n  cluster_default: True\n  tree:\n    switches:\n      - nodes: n1\n        switch: s\n- topology: b\n";
+        let error = SwitchTree::read("t", begun).unwrap_err().to_string();
+        assert!(error.contains("t:6: `nodes` begins an item"), "{error}");
         let two = "- topology: a\n  tree:\n- topology: b\n";
         let error = SwitchTree::read("t", two).unwrap_err().to_string();
         assert_eq!(

@@ -151,7 +151,11 @@ impl Edit {
     /// or the NVSwitches.
     pub fn may_remove_ports(&self) -> bool {
         let others = ["GPU", "NVSwitch", PEER_ACCESS];
-        self.removes() && !others.iter().any(|it| self.target.starts_with(it))
+        let begins = |it: &&str| {
+            let begin = self.target.get(..it.len());
+            begin.is_some_and(|begin| begin.eq_ignore_ascii_case(it))
+        };
+        self.removes() && !others.iter().any(begins)
     }
 
     /// Returns the edited document.
