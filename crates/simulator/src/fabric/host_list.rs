@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 /// Most names of a list.
-pub const MOST_NAMES: usize = 1 << 20;
+pub const MOST_NAMES: usize = 1 << 19;
 
 /// Names of the list, in order.
 ///
