@@ -351,7 +351,7 @@ SwitchName=s2 Nodes=n[3-4,6] LinkSpeed=100
         let alike = "SW 9 1 0x9 4x EDR - CA 1 1 0x1 ( 'Quantum' - 'MT4123 ConnectX6' )\nSW 8 1 0x8 4x EDR - CA 2 1 0x2 ( 'Quantum' - 'MT4123 ConnectX6' )\n";
         assert_eq!(
             crossed(alike, [("0x1", "0x1"), ("0x1", "0x2")]),
-            [Some(0), Some(2)]
+            [Some(0), Some(1)]
         );
         let begun = "---\n- topology: a\n  cluster_default: True\n  tree:\n    switches:\n      - nodes: n1\n        switch: s\n- topology: b\n";
         let error = SwitchTree::read("t", begun).unwrap_err().to_string();
