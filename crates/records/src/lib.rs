@@ -43,6 +43,7 @@ use schemars::JsonSchema;
 
 use std::sync::Arc;
 
+use crate::text::MOST_PROLOGUE;
 pub use bandwidth::Bandwidths;
 use findings::{Finding, Rule};
 pub use measurements::Measurements;
@@ -54,9 +55,8 @@ use topology::xml::{self, Document};
 pub use totals::Total;
 use tree::Made;
 
-/// How XML of hwloc says what it is, within so many bytes.
-const HWLOC: &[u8] = b"hwloc";
-const MOST_PROLOGUE: usize = 512;
+/// How XML of hwloc says what it is.
+const HWLOC: &str = "hwloc";
 
 /// Words of what AMD's tools print, within so many bytes.
 const OF_AMD: [&str; 3] = ["ROCm System Management Interface", "amd-smi ", "rocm-smi "];
@@ -134,11 +134,7 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
     if let Some(facts) = listings? {
         return Machine::of(file, &facts);
     }
-    if bytes
-        .windows(HWLOC.len())
-        .take(MOST_PROLOGUE)
-        .any(|it| it == HWLOC)
-    {
+    if text::mentions(bytes, MOST_PROLOGUE, HWLOC) {
         return Err(error(
             file,
             1,
@@ -158,9 +154,8 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
 
 /// Whether a text is what AMD's tools print.
 fn is_of_amd(bytes: &[u8]) -> bool {
-    let begin = &bytes[..bytes.len().min(MOST_SEARCHED)];
-    let has = |word: &&str| begin.windows(word.len()).any(|it| it == word.as_bytes());
-    OF_AMD.iter().any(has)
+    let has = |word| text::mentions(bytes, MOST_SEARCHED, word);
+    OF_AMD.into_iter().any(has)
 }
 
 /// The tree of a machine that listings describe.

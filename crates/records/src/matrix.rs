@@ -108,7 +108,7 @@ pub(crate) struct MatrixReader<'f> {
     has_gpu_nodes: bool,
     /// The first device of a header below the matrix.
     other: Option<String>,
-    /// Matrices below this one, of other machines.
+    /// Further matrices below this one.
     pub(crate) others: u32,
 }
 
@@ -157,7 +157,7 @@ impl<'f> MatrixReader<'f> {
         Ok(false)
     }
 
-    /// Counts the matrices of other machines: headers with a row below.
+    /// Counts further matrices: headers with a row below.
     fn count_others(&mut self, line: &str) {
         let mut cells = line.split_whitespace();
         let begins = cells

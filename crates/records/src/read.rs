@@ -17,11 +17,8 @@ use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
 use crate::said::Said;
-use crate::text::MOST;
+use crate::text::{MOST, MOST_PROLOGUE};
 use crate::{gpu, text};
-
-/// Bytes in which XML says what it is.
-const MOST_PROLOGUE: usize = 512;
 
 /// What listings say of a machine.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -167,12 +164,11 @@ impl<'f> Reader<'f> {
 /// Whether a text is XML, unless it is what nvidia-smi prints; pages of the web are none.
 fn is_xml(bytes: &[u8]) -> bool {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    let begin = &bytes[..bytes.len().min(MOST_PROLOGUE)];
-    let has = |words: &str| begin.windows(words.len()).any(|it| it == words.as_bytes());
+    let has = |words| text::mentions(bytes, MOST_PROLOGUE, words);
     let is_document = || {
         ["<?xml", "<system", "<!DOCTYPE topology", "<topology"]
-            .iter()
-            .any(|it| has(it))
+            .into_iter()
+            .any(has)
     };
     first == Some(&b'<') && !has("nvidia_smi_log") && is_document()
 }

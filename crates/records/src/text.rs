@@ -5,8 +5,17 @@ use std::borrow::Cow;
 /// Most PCI functions, adapters or GPU names that are kept.
 pub(crate) const MOST: usize = 4096;
 
+/// Bytes in which XML says what it is.
+pub(crate) const MOST_PROLOGUE: usize = 512;
+
 /// Longest line of a listing, bytes; the rest of a line is not looked at.
 const LONGEST: usize = 1 << 14;
+
+/// Whether the first `most` bytes of a text have these words.
+pub(crate) fn mentions(bytes: &[u8], most: usize, words: &str) -> bool {
+    let begin = &bytes[..bytes.len().min(most)];
+    begin.windows(words.len()).any(|it| it == words.as_bytes())
+}
 
 /// The lines of a text, from 1, without escape sequences and line ends.
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = (u32, String)> {
