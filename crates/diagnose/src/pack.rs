@@ -1,4 +1,4 @@
-//! The archive that is written: files of one host, packed.
+//! Files of one host as an archive that [`archive`](crate::archive) reads.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -6,20 +6,26 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::redaction::{Content, Redaction};
+use crate::redaction::{Content, Redaction};
 
 /// Permissions of a file in the archive.
 const MODE: u32 = 0o644;
 
 /// A file that was collected.
-pub(super) struct CollectedFile {
+#[derive(Debug)]
+pub struct CollectedFile {
+    /// Its name in the archive.
     pub name: String,
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
 /// Packs files into a folder of an archive, without what is to be hidden. Returns its bytes, and
 /// the names of files that are left out because they cannot be cleaned.
-pub(super) fn pack(
+///
+/// # Errors
+/// A name is too long for an archive.
+pub fn pack(
     folder: &str,
     files: &[CollectedFile],
     redaction: Option<&Redaction>,

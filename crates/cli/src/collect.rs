@@ -1,8 +1,5 @@
 //! `topo diagnose --collect`: what `topo diagnose` needs of this host, in one archive.
 
-mod archive;
-mod redaction;
-
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bench::child_process::{ProgramEnd, RunningProgram, end_all};
+use diagnose::pack::{CollectedFile, pack};
+use diagnose::redaction::Redaction;
 
-use self::archive::CollectedFile;
-use self::redaction::{Content, Redaction};
 use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
@@ -129,7 +126,7 @@ pub(crate) fn run(
     let label = redaction.as_ref().map_or(host.clone(), |it| it.name(&host));
     let path = arguments.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("topo-{label}.tar.gz")));
-    let packed = archive::pack(&label, &collection.files, redaction.as_ref());
+    let packed = pack(&label, &collection.files, redaction.as_ref());
     let (packed, left_out) = packed.context("cannot pack the files")?;
     for name in left_out {
         let why = format!(
@@ -275,8 +272,8 @@ fn known(word: &str, host: &str, environment: &Environment, files: &[CollectedFi
         redaction.add_of(&text);
     }
     // A name is known by any file, and hidden in all.
-    for content in files.iter().filter_map(|it| Content::of(&it.bytes)) {
-        redaction.add_of(&content.text);
+    for file in files {
+        redaction.add_of_file(&file.bytes);
     }
     redaction
 }

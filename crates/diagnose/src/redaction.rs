@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
 
-pub(super) use self::content::Content;
+pub(crate) use content::Content;
 
 /// Most full stops, dashes and the like in a host's name without its domain.
 const MOST_PIECES: usize = 16;
@@ -83,7 +83,8 @@ const PUBLIC: [&str; 5] = [
 
 /// Names and addresses that are replaced. The same word replaces them alike on all hosts, so that
 /// their archives still fit together.
-pub(super) struct Redaction {
+#[derive(Debug)]
+pub struct Redaction {
     word: String,
     /// Names of hosts and users and serial numbers, in small letters, with the first word of what
     /// replaces them.
@@ -101,7 +102,8 @@ pub(super) struct Redaction {
 }
 
 impl Redaction {
-    pub(super) fn new(word: &str) -> Self {
+    /// One that knows no name yet. `word` makes the replacements.
+    pub fn new(word: &str) -> Self {
         Self {
             word: word.to_owned(),
             names: BTreeMap::new(),
@@ -117,7 +119,7 @@ impl Redaction {
     ///
     /// # Errors
     /// There are too many.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         match self.overflows {
             true => Err(format!(
                 "the files name more than {MOST_NAMES} hosts and users, which cannot be redacted; give fewer files"
@@ -127,7 +129,7 @@ impl Redaction {
     }
 
     /// Adds a host's name. Its domain, and addresses, need not be added.
-    pub(super) fn add(&mut self, name: &str) {
+    pub fn add(&mut self, name: &str) {
         let (label, _) = name.split_once('.').unwrap_or((name, ""));
         let written = label.trim_end_matches(['-', '_']);
         let label = written.to_ascii_lowercase();
@@ -153,7 +155,7 @@ impl Redaction {
     }
 
     /// Adds a user's name.
-    pub(super) fn add_user(&mut self, name: &str) {
+    pub fn add_user(&mut self, name: &str) {
         let is_role = ["root", "user", "users", "data", "shared", "home"].contains(&name);
         if name.len() >= 3 && !is_role && !names::is_common(name) {
             let name = name.to_ascii_lowercase();
@@ -162,7 +164,7 @@ impl Redaction {
     }
 
     /// Adds the hosts, users, serial numbers and addresses of ports that a text names.
-    pub(super) fn add_of(&mut self, text: &str) {
+    pub fn add_of(&mut self, text: &str) {
         names::listing(text, &mut |host| {
             if !names::is_usual(host) {
                 self.add(host);
@@ -194,8 +196,15 @@ impl Redaction {
         }
     }
 
+    /// Adds what a file names, unless it is no text.
+    pub fn add_of_file(&mut self, bytes: &[u8]) {
+        if let Some(content) = Content::of(bytes) {
+            self.add_of(&content.text);
+        }
+    }
+
     /// The text that replaces a host's name, with or without its domain.
-    pub(super) fn name(&self, name: &str) -> String {
+    pub fn name(&self, name: &str) -> String {
         let (label, _) = name.split_once('.').unwrap_or((name, ""));
         self.replacement("host", label)
     }
@@ -206,7 +215,7 @@ impl Redaction {
     }
 
     /// A text without what names hosts, users and devices, and without secrets.
-    pub(super) fn text(&self, text: &str) -> String {
+    pub fn text(&self, text: &str) -> String {
         let mut hidden = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
             let line = secrets::without(line, &|kind, word| self.replacement(kind, word));
