@@ -15,6 +15,7 @@ use crate::job::Machine;
 use crate::job_options::EditOptions;
 use crate::log::{LogQuestion, LogReport, compare};
 use crate::matrix::{MatrixReport, Wiring};
+use crate::recognize::recognize;
 use crate::report::Answered;
 use crate::request::{Evidence, File, JobRequest, PlannedJob};
 use crate::results::read::{no_measurement, read};
@@ -26,6 +27,11 @@ use crate::step::request::StepRequest;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FileQuestion {
+    /// What files are, and which question answers them.
+    Recognize {
+        /// The files.
+        files: Vec<Evidence>,
+    },
     /// The differences between two jobs.
     Difference {
         /// A job.
@@ -47,8 +53,10 @@ pub enum FileQuestion {
     Results {
         /// The output of nccl-tests.
         file: File,
-        /// The job that was measured; its hosts are those of the file, if it says them.
-        job: JobRequest,
+        /// The job that was measured; its hosts are those of the file, if it says them. None:
+        /// nothing is predicted.
+        #[serde(default)]
+        job: Option<JobRequest>,
         /// Fit the cost model to the measurements.
         #[serde(default)]
         fit: bool,
@@ -90,12 +98,16 @@ impl FileQuestion {
     /// A file cannot be read, or a job cannot be planned; a sentence.
     pub fn answer(&self) -> Result<Answered, String> {
         match self {
+            Self::Recognize { files } => {
+                let found = serde_json::to_string(&recognize(files)?);
+                found.map(Answered::plain).map_err(|why| why.to_string())
+            }
             Self::Difference { job, other } => {
                 difference([job, other], [&job.plan()?, &other.plan()?])
             }
             Self::Doctor { job } => machine(job),
             Self::Matrix { file } => matrix(file),
-            Self::Results { file, job, fit } => measured(file, job, *fit),
+            Self::Results { file, job, fit } => measured(file, job.as_ref(), *fit),
             Self::Log { file, job, hosts } => log(file, job.as_ref(), *hosts),
             Self::Diagnose {
                 files,
@@ -200,7 +212,7 @@ fn why(
 }
 
 /// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.
-fn measured(file: &File, job: &JobRequest, fit: bool) -> Result<Answered, String> {
+fn measured(file: &File, job: Option<&JobRequest>, fit: bool) -> Result<Answered, String> {
     let text = file.text.as_deref().unwrap_or_default();
     let read = read(&file.name, text).map_err(|why| why.to_string())?;
     if read.tables.is_empty() {
@@ -210,7 +222,7 @@ fn measured(file: &File, job: &JobRequest, fit: bool) -> Result<Answered, String
         });
     }
     // Measurements are shown whatever the job is.
-    let (question, why) = match against(job) {
+    let (question, why) = match job.map_or_else(|| Ok(ResultsQuestion::default()), against) {
         Ok(question) => {
             let fit = fit.then(|| PROFILE.to_owned());
             (ResultsQuestion { fit, ..question }, None)

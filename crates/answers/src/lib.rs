@@ -10,7 +10,7 @@
 //! [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its
 //! groups, [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`],
 //! [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`];
-//! [`file_question`]; [`report`] (answers as JSON), [`terminal`] (pages that are text).
+//! [`recognize`], [`file_question`]; [`report`] (answers as JSON), [`terminal`] (pages that are text).
 
 pub mod assume;
 pub mod better_rings;
@@ -43,6 +43,7 @@ pub mod path;
 pub mod program;
 pub mod question;
 pub mod rank;
+pub mod recognize;
 pub mod report;
 pub mod request;
 pub mod results;

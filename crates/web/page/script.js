@@ -1,7 +1,13 @@
-const VIEWS = { Machine: machineView, Search: searchView, Cost: costView, Bound: boundView, Expect: expectView, Tune: tuneView, Step: stepView, Compare: compareView, Doctor: doctorView, Results: resultsView, Log: logView, Diagnose: diagnoseView, Files: filesView };
+// The views under the headings of the commands.
+const HEADINGS = {
+  "What NCCL does": { Machine: machineView, Search: searchView, Cost: costView, Compare: compareView, Files: filesView },
+  "How fast": { Bound: boundView, Expect: expectView, Results: resultsView, Tune: tuneView, Step: stepView },
+  "What is wrong": { Doctor: doctorView, Diagnose: diagnoseView, Log: logView },
+};
+const VIEWS = Object.assign({}, ...Object.values(HEADINGS));
 // Views that read a file, also of a machine that cannot be planned.
 const WITHOUT_PLAN = ["Doctor", "Results", "Log", "Diagnose", "Step"];
-const state = { view: "Machine", file: { name: "dgx-h100" }, others: [], machine: 0, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, tflops: null, placed: false, trees: false, fit: false, evidence: [], chosen: [], unit: "time", beside: null, small: false };
+const state = { view: "Machine", file: { name: "dgx-h100" }, others: [], machine: 0, highlight: null, other: null, log: null, results: null, step: null, domainHosts: null, tflops: null, placed: false, trees: false, fit: false, evidence: [], chosen: [], unit: "time", beside: null, small: false, meant: false };
 // What the address holds: fields of the form, and besides them parts of the state, each with a
 // check, because anybody can write an address.
 const FIELDS = ["hosts", "gpus", "nccl", "set", "without"];
@@ -11,7 +17,7 @@ const isCount = (it) => Number.isInteger(it) && it >= 0 && it <= 1e6;
 const isFile = (it) => typeof it === "object" && it !== null && isText(it.name) && it.name.length < 256 && (it.text === undefined || typeof it.text === "string");
 const orNone = (is) => (it) => it === null || is(it);
 const listOf = (most, is) => (it) => Array.isArray(it) && it.length <= most && it.every(is);
-const KEPT = { view: (it) => Object.hasOwn(VIEWS, it), file: isFile, others: listOf(64, isFile), machine: isCount, trees: isTruth, fit: isTruth, highlight: orNone(isText), other: orNone(isFile), chosen: listOf(2, (it) => isText(it) && !it.startsWith("-")), unit: isText, beside: orNone(isText), domainHosts: orNone(isCount), tflops: orNone(Number.isFinite), placed: isTruth };
+const KEPT = { view: (it) => Object.hasOwn(VIEWS, it), file: isFile, others: listOf(64, isFile), machine: isCount, trees: isTruth, fit: isTruth, highlight: orNone(isText), other: orNone(isFile), chosen: listOf(2, (it) => isText(it) && !it.startsWith("-")), unit: isText, beside: orNone(isText), domainHosts: orNone(isCount), tflops: orNone(Number.isFinite), placed: isTruth, meant: isTruth };
 // Most characters that an address may unpack to.
 const MOST_UNPACKED = 1 << 24;
 const MOST_HOSTS = 4096;
@@ -131,23 +137,21 @@ async function evidence(file) {
 }
 async function collect(files) {
   state.view = "Diagnose";
-  try {
-    // A file of the same name is the same file, changed.
-    for (const it of await Promise.all(files.map(evidence))) state.evidence = [...state.evidence.filter((other) => other.name !== it.name), it];
-  } catch (why) {
-    return status(`${why.message} (a folder cannot be dropped: drop its files, or an archive of it)`, true);
-  }
-  await update();
+  await take(files);
 }
 let updates = 0;
 async function update() {
   const turn = ++updates;
-  for (const tab of $("tabs").children) tab.setAttribute("aria-selected", String(tab.textContent === state.view));
+  for (const tab of document.querySelectorAll("[role=tab]")) tab.setAttribute("aria-selected", String(tab.textContent === state.view));
+  // What was left of a job has no picture, as long as nobody said on which machine it ran.
+  const isAlone = !state.meant && { Diagnose: state.evidence.length, Log: state.log, Results: state.results }[state.view];
+  $("wiring").hidden = Boolean(isAlone);
   status("Planning …");
   const began = performance.now();
   const view = element("div");
   try {
-    try {
+    if (isAlone) plan = null;
+    else try {
       plan = await question({ ask: "overview", highlight: state.highlight, machine: state.machine });
       if (turn !== updates) return;
       showWiring();
@@ -172,48 +176,67 @@ async function update() {
   await remember();
   document.body.dataset.ready = String(turn);
 }
-// What only a diagnosis reads: several files, archives, compressed files and pickles.
-async function isEvidence(files) {
-  if (state.view === "Diagnose" || files.length > 1) return true;
-  const [first, second] = new Uint8Array(await files[0].slice(0, 2).arrayBuffer());
-  return (first === 0x50 && second === 0x4b) || (first === 0x1f && second === 0x8b) || first === 0x80;
-}
-// The first text of a file, also of one that gzip compressed.
-async function beginning(file) {
-  const first = file.slice(0, 1 << 20);
-  const [one, two] = new Uint8Array(await first.slice(0, 2).arrayBuffer());
-  if (one !== 0x1f || two !== 0x8b) return first.text();
-  let text = "";
-  try {
-    for await (const it of inflated(first.stream())) if ((text += it).length >= 1 << 16) break;
-  } catch {
-    // The stream ends in the middle of the file.
-  }
-  return text;
-}
-// Lists of calls, workloads of SimAI, arguments of Megatron-LM, traces of PyTorch's profiler.
-const isStep = (text) => text.includes("--num-layers") || /^.*\bnum_layers \.{3}/m.test(text) || /^\s*(HYBRID_TRANSFORMER|MICRO\s)/.test(text) || /^(#.*\n)*(?=.*\bgroup\b)(?=.*\bcollective\b).*\bbytes\b/.test(text) || (/^\s*\{/.test(text) && /"traceEvents"|"distributedInfo"|"(calls|nodes)"\s*:\s*\[/.test(text));
+// Bytes of each file by which the planner recognizes it.
+const BEGINNING = 1 << 18;
+// What is dropped, pasted or chosen. The planner says what it is, and which view answers it; a view
+// that is open stays, if it reads that.
 async function take(files) {
   if (!files.length) return;
-  const heads = state.view === "Diagnose" ? [""] : await Promise.all(files.map(beginning));
-  if (heads.every(isStep) || (state.view === "Step" && files.every((it) => /\.(et|csv|json)(\.gz)?$/.test(it.name)))) {
-    state.step = await Promise.all(files.map(evidence));
-    state.view = "Step";
-    return update();
+  try {
+    const [all, heads] = await Promise.all([files, files.map((it) => new File([it.slice(0, BEGINNING)], it.name))].map((some) => Promise.all(some.map(evidence))));
+    const { opens, parts } = await ask({ do: "files", question: { ask: "recognize", files: heads } });
+    const of = (use) => all.filter((it, index) => parts[index].uses.includes(use) && (use === "step" || it.text !== undefined));
+    const [steps, [results], [log], listings] = ["step", "results", "log", "listing"].map(of);
+    // Listings are of one machine; each topology file is a host.
+    const joined = listings.length ? [{ name: listings.map((it) => it.name).join(" + "), text: listings.map((it) => it.text).join("\n") }] : [];
+    const machines = [...of("machine").filter((it) => !listings.includes(it)), ...(of("machine").some((it) => listings.includes(it)) ? joined : [])];
+    const known = { Step: steps.length, Results: results ?? (state.results && machines.length), Log: log, Diagnose: true };
+    const view = { machine: machines.length && "Machine", results: results && "Results", step: "Step" }[opens] || "Diagnose";
+    // A file of the same name is the same file, changed.
+    state.evidence = [...(state.view === "Diagnose" ? state.evidence.filter((old) => all.every((it) => it.name !== old.name)) : []), ...all];
+    if (!known[state.view] && (view !== "Machine" || ["Log", "Diagnose"].includes(state.view))) state.view = view;
+    if (steps.length) state.step = steps;
+    if (results) state.results = results;
+    if (log) state.log = log;
+    if (machines.length && state.view !== "Diagnose") {
+      const [file, ...others] = machines;
+      Object.assign(state, { file, others, highlight: null, chosen: [], machine: 0, meant: true });
+      $("machine").value = "";
+    }
+    $("read").textContent = parts.slice(0, 8).map((it) => `${it.name}: ${it.kind}`).join("; ") + (parts.length > 8 ? `; and ${parts.length - 8} more` : "");
+  } catch (why) {
+    await update();
+    return status(why.message, true);
   }
-  if (await isEvidence(files)) return collect(files);
-  const [file] = files;
-  const text = await file.text();
-  const head = text.slice(0, 1 << 20);
-  const isLog = /NCCL (INFO|WARN|version)/.test(head);
-  // A table of nccl-tests, perhaps in a log, or JSON of nccl-tests or topo run.
-  const isResults = /^.*#\s+size\s+count\b/m.test(head) || (/^\s*\{/.test(head) && /bus_?bw|topo-run/i.test(head));
-  if (isLog) state.log = { name: file.name, text };
-  if (isResults) state.results = { name: file.name, text };
-  if (isLog || isResults) state.view = isResults ? "Results" : "Log";
-  else { state.file = { name: file.name, text }; state.highlight = null; state.chosen = []; state.machine = 0; $("machine").value = ""; if (["Log", "Results"].includes(state.view)) state.view = "Machine"; }
   await update();
 }
+// Most files of a folder that is dropped.
+const MOST_FILES = 4096;
+// The files of an entry: those of a folder are called by their path.
+async function within(entry, found = []) {
+  const next = (from, how) => new Promise((resolve, reject) => from[how](resolve, reject));
+  if (entry.isFile) {
+    found.push(new File([await next(entry, "file")], entry.fullPath.replace(/^\//, "")));
+    return found;
+  }
+  const reader = entry.createReader();
+  for (let some = await next(reader, "readEntries"); some.length; some = await next(reader, "readEntries"))
+    for (const it of some) if (found.length < MOST_FILES) await within(it, found);
+  return found;
+}
+async function dropped({ items, files }) {
+  const given = [...files];
+  const entries = [...items].map((it) => it.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.some((it) => it.isDirectory)) return take(given);
+  const found = [];
+  try {
+    for (const it of entries) await within(it, found);
+  } catch (why) {
+    return status(`${why.message}: a folder that was dropped cannot be read`, true);
+  }
+  return take(found);
+}
+const pasted = (text) => take([new File([text], "pasted.txt")]);
 // Opens the file that the address names after "?file=", only of the site that the page is from.
 async function follow(name) {
   const link = new URL(name, location.href);
@@ -227,18 +250,27 @@ async function follow(name) {
     status(`${name}: ${why.message}`, true);
   }
 }
-for (const name of Object.keys(VIEWS)) $("tabs").append(element("button", { type: "button", role: "tab", onclick: () => { state.view = name; update(); } }, name));
+const tab = (name) => element("button", { type: "button", role: "tab", onclick: () => { state.view = name; update(); } }, name);
+for (const [heading, views] of Object.entries(HEADINGS)) $("tabs").append(element("span", { "aria-hidden": "true" }, heading), element("div", { role: "tablist", "aria-label": heading }, ...Object.keys(views).map(tab)));
 $("job").addEventListener("submit", (event) => event.preventDefault());
 $("job").addEventListener("change", ({ target }) => {
   if (target.id === "file") return take([...target.files]);
-  if (target.id === "machine") { state.file = { name: target.value }; state.highlight = null; $("without").value = ""; }
+  if (target.id === "machine") { Object.assign(state, { file: { name: target.value }, highlight: null, meant: true }); $("without").value = ""; }
   state.chosen = [];
   state.machine = 0;
   return update();
 });
 addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
 addEventListener("dragleave", () => document.body.classList.remove("over"));
-addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("over"); take([...event.dataTransfer.files]); });
+addEventListener("drop", (event) => { event.preventDefault(); document.body.classList.remove("over"); dropped(event.dataTransfer); });
+addEventListener("paste", (event) => {
+  if (event.target instanceof HTMLInputElement) return;
+  const [text, files] = [event.clipboardData.getData("text/plain"), [...event.clipboardData.files]];
+  if (!text && !files.length) return;
+  event.preventDefault();
+  text ? pasted(text) : take(files);
+});
+$("text").addEventListener("change", ({ target }) => { const text = target.value; target.value = ""; if (text.trim()) pasted(text); });
 addEventListener("hashchange", revisit);
 (async () => {
   listen();
@@ -247,7 +279,7 @@ addEventListener("hashchange", revisit);
   $("nccl").append(...versions.reverse().map((it) => element("option", {}, it)));
   $("machine").value = state.file.name;
   const given = document.getElementById("given");
-  if (given) { const { name, text } = JSON.parse(given.textContent); state.file = { name, text }; $("machine").value = ""; }
+  if (given) { const { name, text } = JSON.parse(given.textContent); Object.assign(state, { file: { name, text }, meant: true }); $("machine").value = ""; }
   const linked = new URLSearchParams(location.search).get("file");
   if (!linked) return revisit();
   await recall();

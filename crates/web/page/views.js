@@ -15,6 +15,11 @@ function rungs(trail) {
   }
   return groups;
 }
+function bar(share) {
+  const made = element("span", { class: "bar", "aria-hidden": "true" });
+  made.style.width = `${8 * share}rem`;
+  return made;
+}
 function searchView(view) {
   view.append(element("p", {}, "NCCL asks for fast channels first. Where it finds none it relaxes what it asks for: slower channels, longer paths, other patterns. A second pass then tries to improve what was found. Each rung is an attempt, or several that found nothing better; a colored dot marks one that did."));
   for (const trail of plan.trails) {
@@ -24,7 +29,7 @@ function searchView(view) {
       const [first, last] = [group[0], group.at(-1)];
       const times = group.length > 1 ? element("span", { class: "times" }, ` × ${group.length}, to: ${last.asks}`) : null;
       const kind = first === best ? "taken" : first.improved ? "found" : "";
-      return element("li", { class: kind }, element("span", { class: "bar", style: `width: ${(first.bandwidth_gbps / most) * 8}rem`, "aria-hidden": "true" }),
+      return element("li", { class: kind }, bar(first.bandwidth_gbps / most),
         `${sentence(first.asks)}.`, times, element("br"), first.found, last.first_pass ? ` ${last.first_pass}` : "", last.next && group.length === 1 ? element("span", { class: "times" }, ` Then it ${last.next}.`) : null);
     };
     view.append(element("h2", {}, trail.kind), element("p", {}, sentence(trail.story)), element("ol", { class: "ladder" }, ...rungs(trail).map(rung)));
@@ -184,8 +189,8 @@ function callsOfStep() {
 
 async function resultsView(view) {
   if (!state.results) return example(view, "Drop what nccl-tests printed, and choose the machine that was measured,", "all_reduce.txt", NCCL_TESTS);
-  const { tables, fit } = await ask({ do: "files", question: { ask: "results", file: state.results, job: job(state.file, []), fit: state.fit } });
-  view.append(element("h2", {}, state.results.name), element("p", {}, element("button", { type: "button", id: "fit", "aria-pressed": String(state.fit), onclick: () => { state.fit = !state.fit; update(); } }, "Fit the cost model to these times")));
+  const { tables, fit } = await ask({ do: "files", question: { ask: "results", file: state.results, job: state.meant ? job(state.file, []) : null, fit: state.fit && state.meant } });
+  view.append(element("h2", {}, state.results.name), element("p", {}, !state.meant ? "Choose the machine that was measured, and what NCCL's model predicts stands beside it." : element("button", { type: "button", id: "fit", "aria-pressed": String(state.fit), onclick: () => { state.fit = !state.fit; update(); } }, "Fit the cost model to these times")));
   if (fit) fitted(view, fit);
   for (const it of tables) {
     const times = (key) => it.rows.flatMap((row, index) => (row[key] > 0 ? [[index, row[key]]] : []));

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use crate::call::Workload;
 use crate::error::WorkloadError;
-use crate::{MAX_BYTES, chakra, kineto, list, read};
+use crate::{MAX_BYTES, chakra, kineto, list, megatron, read, simai};
 
 /// Largest trace that is read, bytes.
 const TRACE_BYTES: u64 = 8 << 30;
@@ -17,6 +17,18 @@ pub struct Files {
     chakra: Vec<chakra::Trace>,
     calls: Option<Workload>,
     tflops: Option<f64>,
+}
+
+/// Whether a file that begins like this is a workload of a known format.
+pub fn is_one(first: &[u8]) -> bool {
+    let begin = String::from_utf8_lossy(first);
+    chakra::is_binary(first)
+        || chakra::is_one(&begin)
+        || kineto::is_one(&begin)
+        || list::json::is_one(&begin)
+        || list::csv::is_one(&begin)
+        || simai::is_one(&begin)
+        || megatron::script::is_one(&begin)
 }
 
 /// The forms of a file.

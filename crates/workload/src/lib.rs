@@ -33,7 +33,7 @@ use schemars::JsonSchema;
 
 pub use call::{Call, Group, Measured, Pipeline, Wait, Workload};
 pub use error::WorkloadError;
-pub use files::Files;
+pub use files::{Files, is_one};
 pub use groups::{Axis, Members, MembersError};
 pub use parallelism::Parallelism;
 pub use tokens::{Direction, Tokens};

@@ -83,7 +83,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         .replace("/*PLANNER*/", &part("planner.js")?)
         .replace("/*SCRIPTS*/", &packed(scripts.as_bytes())?)
         .replace("/*MODULE*/", &module);
-    let page = with_hash(&page)?;
+    let page = with_hashes(&page)?;
     ensure!(
         page.len() <= MOST_BYTES,
         "the page has {} bytes; expected at most {MOST_BYTES}",
@@ -102,15 +102,22 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page with the hash of its only script in its policy, which lets no other script run that is
-/// written into the page.
-fn with_hash(page: &str) -> Result<String> {
-    let (_, behind) = page.split_once("<script>").context("no script")?;
-    let (script, _) = behind
-        .split_once("</script>")
-        .context("no end of the script")?;
-    let hash = STANDARD.encode(Sha256::digest(script));
-    Ok(page.replacen("/*HASH*/", &format!("sha256-{hash}"), 1))
+/// The page with the hashes of its only script and style in its policy, which lets no other one in
+/// that is written into the page.
+fn with_hashes(page: &str) -> Result<String> {
+    let hash = |tag: &str| {
+        let (_, behind) = page
+            .split_once(&format!("<{tag}>"))
+            .context("no such part")?;
+        let (text, _) = behind
+            .split_once(&format!("</{tag}>"))
+            .context("no end of it")?;
+        let hash = STANDARD.encode(Sha256::digest(text));
+        anyhow::Ok(format!("sha256-{hash}"))
+    };
+    let (script, style) = (hash("script")?, hash("style")?);
+    let page = page.replacen("/*HASH*/", &script, 1);
+    Ok(page.replacen("/*STYLEHASH*/", &style, 1))
 }
 
 /// A script, style or page without the lines of comments, and without indentation: none has texts

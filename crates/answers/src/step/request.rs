@@ -114,7 +114,7 @@ impl StepRequest {
 }
 
 /// The content of a file, without gzip's compression.
-fn unpacked(bytes: &[u8]) -> Box<dyn BufRead + '_> {
+pub(crate) fn unpacked(bytes: &[u8]) -> Box<dyn BufRead + '_> {
     match bytes.starts_with(&GZIP) {
         true => Box::new(BufReader::new(MultiGzDecoder::new(bytes))),
         false => Box::new(bytes),

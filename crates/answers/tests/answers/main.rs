@@ -8,5 +8,6 @@ mod listings;
 mod measured;
 mod placement;
 mod questions;
+mod recognize;
 mod recorded;
 mod settings;

@@ -196,7 +196,57 @@ async function measured_results() {
 async function a_long_log() {
   const line = "host1:7:9 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n";
   await drop("job.log", "host1:7:7 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n" + line.repeat(Math.ceil(5e6 / line.length)));
+  need("diagnosis", text().includes("2.30.7") && document.querySelector("[aria-selected=true][role=tab]").textContent === "Diagnose");
+  need("kind of the file", document.getElementById("read").textContent.startsWith("job.log: NCCL's log, ") && document.getElementById("read").textContent.endsWith(" and more"));
+  await tab("Log");
   need("log", text().includes("2.30.7") && text().includes("lines read"));
+  await tab("Diagnose");
+  await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Begin again").click());
+  await tab("Log");
+}
+// Text of an issue, as people copy it: pasted anywhere, or typed into the field.
+async function a_paste() {
+  const paste = (text, at = document.body) => act(() => {
+    const data = new DataTransfer();
+    data.setData("text/plain", text);
+    at.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  });
+  const matrix = ["GPU0 GPU1 CPU Affinity NUMA Affinity", "GPU0 X PHB 0-15 0", "GPU1 PHB X 0-15 0"].join("\n");
+  await paste(`> \`\`\`\n> ${matrix.replaceAll("\n", "\n> ")}\n> \`\`\`\n> - **GPU 0:** NVIDIA GeForce RTX 5090\n> - **GPU 1:** NVIDIA GeForce RTX 5090\n`);
+  need("two GPUs", text().includes("pasted") && text().includes("2 ranks") && !document.getElementById("wiring").hidden);
+  const log = "n1:7:7 [0] graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
+  await paste(log, document.getElementById("text"));
+  need("verdict", text().includes("the machine has too many devices") && text().includes("pasted.txt:1:"));
+  // A variable that is pasted into its field is none of these.
+  const field = document.getElementById("set");
+  const event = new ClipboardEvent("paste", { clipboardData: new DataTransfer(), bubbles: true, cancelable: true });
+  field.dispatchEvent(event);
+  need("paste of the form's own", !event.defaultPrevented);
+  await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Begin again").click());
+}
+// An entry as a browser gives it for a folder.
+const entryOf = (path, content) => (typeof content === "string"
+  ? { isFile: true, isDirectory: false, fullPath: path, file: (take) => take(new File([content], path.split("/").at(-1))) }
+  : { isFile: false, isDirectory: true, fullPath: path, createReader: () => { const some = Object.entries(content).map(([name, it]) => entryOf(`${path}/${name}`, it)); return { readEntries: (take) => take(some.splice(0, 2)) }; } });
+async function a_dropped_folder() {
+  await tab("Machine");
+  const folder = entryOf("/host", { "topo.txt": "GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X NV12 0-15 0\nGPU1 NV12 X 0-15 0\n", more: { "names.txt": "GPU 0: NVIDIA A100-SXM4-80GB\nGPU 1: NVIDIA A100-SXM4-80GB\n", "lscpu.txt": "Vendor ID: AuthenticAMD\nCPU family: 25\nModel: 1\n" } });
+  await act(() => dropped({ items: [{ webkitGetAsEntry: () => folder }], files: [] }));
+  need("the machine of all files", text().includes("host/topo.txt + host/more/names.txt") && text().includes("2 ranks") && text().includes("AMD"));
+  need("command with all files", document.getElementById("command").textContent.startsWith("topo plan host/topo.txt host/more/names.txt host/more/lscpu.txt"));
+  status("");
+  await dropped({ items: [{ webkitGetAsEntry: () => ({ ...folder, createReader: () => ({ readEntries: (_, fail) => fail(new Error("no permission")) }) }) }], files: [] });
+  need("sentence", status_text().includes("no permission: a folder that was dropped cannot be read"));
+}
+// What is left of a job has no picture of a machine that nobody named.
+async function a_log_without_a_machine() {
+  await act(async () => { location.hash = await pack(JSON.stringify({ view: "Machine", file: { name: "dgx-h100" }, others: [], hosts: "1", meant: false, chosen: [] })); });
+  need("example", !document.getElementById("wiring").hidden);
+  await drop("worker.log", "n1:7:7 [0] graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n");
+  need("diagnosis alone", text().includes("worker.log:1:") && document.getElementById("wiring").hidden && !document.getElementById("panes").innerText.includes("DGX H100"));
+  await change("machine", "dgx-h100");
+  need("the machine that was chosen", !document.getElementById("wiring").hidden);
+  await act(() => [...document.querySelectorAll("button")].find((it) => it.textContent === "Begin again").click());
 }
 async function remains_of_a_job() {
   const lines = ["graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)", ""].join("\n");

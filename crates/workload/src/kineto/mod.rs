@@ -15,7 +15,7 @@ use program::Collective;
 use crate::call::{Call, Group, MOST_CALLS, Measured, Workload};
 use crate::error::WorkloadError;
 use crate::groups::Members;
-pub use read::read;
+pub use read::{is_one, read};
 
 /// Most kernels that are kept of a trace.
 pub const MOST_KERNELS: usize = 1 << 22;

@@ -16,6 +16,14 @@ use crate::call::MOST_US;
 use crate::error::WorkloadError;
 use crate::pytorch_names::{collective, element};
 
+/// Fields that a trace has, the first ones among them.
+const FIELDS: [&str; 2] = ["\"traceEvents\"", "\"distributedInfo\""];
+
+/// Whether a text begins as such a trace does.
+pub fn is_one(text: &str) -> bool {
+    text.trim_start().starts_with('{') && FIELDS.iter().any(|field| text.contains(field))
+}
+
 /// Reads a trace. `file` is its name in errors.
 ///
 /// # Errors

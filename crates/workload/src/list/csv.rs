@@ -28,6 +28,14 @@ pub const COLUMNS: [&str; 15] = [
 /// Columns that are required.
 const REQUIRED: usize = 3;
 
+/// Whether a text is meant as such a list: its first line names the columns that are required.
+pub fn is_one(text: &str) -> bool {
+    let mut lines = text.lines().filter(|it| !it.starts_with('#'));
+    let head = lines.next().unwrap_or_default();
+    let has = |name: &&str| head.split(',').any(|it| it.trim() == *name);
+    COLUMNS[..REQUIRED].iter().all(has)
+}
+
 /// Reads a list.
 ///
 /// # Errors
