@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::io::{BufRead, Result};
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -113,15 +114,15 @@ fn together<'a, R: LineReader>(
 #[derive(Debug)]
 struct Batch {
     text: String,
-    /// Where the line before and each line end in the text.
-    ends: Vec<usize>,
+    /// Where the line before and each line are in the text.
+    places: Vec<Range<usize>>,
 }
 
 impl Default for Batch {
     fn default() -> Self {
         Self {
             text: String::new(),
-            ends: vec![0],
+            places: vec![0..0],
         }
     }
 }
@@ -131,29 +132,33 @@ impl Batch {
     fn fill(&mut self, lines: &mut Lines<impl BufRead>, before: &str, outcome: &mut Result<()>) {
         self.text.clear();
         self.text.push_str(before);
-        self.ends.clear();
-        self.ends.push(before.len());
+        self.places.clear();
+        self.places.push(0..before.len());
         while outcome.is_ok() && self.text.len() < BYTES && self.count() < MOST_LINES {
-            match lines.next() {
-                Ok(Some(line)) => self.text.push_str(&line),
-                Ok(None) => break,
-                Err(error) => {
-                    *outcome = Err(error);
-                    break;
-                }
-            }
-            self.ends.push(self.text.len());
+            let room = (BYTES - self.text.len(), MOST_LINES - self.count());
+            *outcome = match lines.plain(room, &mut self.text, &mut self.places) {
+                Ok(0) => match lines.next() {
+                    Ok(Some(line)) => {
+                        let begin = self.text.len();
+                        self.text.push_str(&line);
+                        self.places.push(begin..self.text.len());
+                        Ok(())
+                    }
+                    Ok(None) => break,
+                    Err(error) => Err(error),
+                },
+                more => more.map(drop),
+            };
         }
     }
 
     const fn count(&self) -> usize {
-        self.ends.len() - 1
+        self.places.len() - 1
     }
 
     /// A line; 0 is the one before the batch.
     fn line(&self, at: usize) -> &str {
-        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.text[begin..self.ends[at]]
+        &self.text[self.places[at].clone()]
     }
 
     /// The last line up to one that does not only frame others.

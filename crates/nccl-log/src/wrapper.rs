@@ -137,7 +137,7 @@ pub(crate) fn without_notes(line: Cow<'_, str>, columns: Option<Columns>) -> Cow
 }
 
 /// Where a line ends without notes.
-fn end(line: &str) -> usize {
+pub(crate) fn end(line: &str) -> usize {
     const STREAMS: [&str; 4] = ["\tstdout", "\tstderr", ",stdout", ",stderr"];
     let end = match line.as_bytes().last() {
         Some(b't' | b'r') => STREAMS
