@@ -30,8 +30,8 @@ const FIELDS: [&str; 7] = [
     "opCount", "[nranks", "comm", "count", "datatype", "op", "root",
 ];
 
-/// A call: function, count, type, operation, root.
-type Call = [String; 5];
+/// A call: function, count, type, operation, root, a line each.
+type Call = String;
 
 /// Who made a call, how, and the line that says so.
 type Made = (Process, Call, Line);
@@ -76,12 +76,16 @@ impl Collectives {
         }
         self.lines += 1;
         let mut fields = [""; FIELDS.len()];
-        let mut words = text.split([' ', ']', '=']);
-        while let Some(word) = words.next() {
-            let place = FIELDS.iter().position(|it| *it == word);
-            if let Some(field) = place.map(|it| &mut fields[it]).filter(|it| it.is_empty()) {
-                *field = words.next().unwrap_or("");
+        let ends = memchr::memchr3_iter(b' ', b']', b'=', text.as_bytes());
+        let (mut begin, mut field) = (0, None);
+        for end in ends.chain([text.len()]) {
+            let word = &text[begin..end];
+            begin = end + 1;
+            match field.take() {
+                Some(place) => fields[place] = word,
+                None => field = FIELDS.iter().position(|it| *it == word),
             }
+            field = field.filter(|it| fields[*it].is_empty());
         }
         let [number, size, address, call @ ..] = fields;
         let function = text.split(':').next().unwrap_or(text).trim();
@@ -89,14 +93,14 @@ impl Collectives {
             let numbers = (u64::from_str_radix(number, 16).ok()?, size.parse().ok()?);
             let is_whole = !address.is_empty() && call.iter().all(|it| !it.is_empty());
             let [count, kind, operation, root] = call;
-            let call = [function, count, kind, operation, root].map(str::to_owned);
+            let call = [function, count, kind, operation, root].join("\n");
             is_whole.then_some((numbers.0, numbers.1, address, call))
         };
         let Some((number, size, address, call)) = read() else {
             return;
         };
         // Sends and receives are of two ranks alone.
-        if size < 2 || matches!(call[0].as_str(), "Send" | "Recv") {
+        if size < 2 || matches!(function, "Send" | "Recv") {
             return;
         }
         let own = self.of_process.entry(process.clone()).or_default();
@@ -197,6 +201,7 @@ impl Group {
             let [(usual, most), (other, few), ..] = &sides[..] else {
                 return None;
             };
+            let [usual, other] = [usual, other].map(|it| it.lines().collect::<Vec<&str>>());
             let cause = match (usual[0] == other[0], usual[1] == other[1]) {
                 (false, _) => &hang::COLLECTIVE_MISMATCH,
                 (true, false) => &hang::SIZE_MISMATCH,
@@ -209,21 +214,24 @@ impl Group {
                 true => of(&at),
                 false => (Vec::new(), Vec::new()),
             };
-            let say = |[function, count, kind, operation, root]: &Call| {
-                format!("{function} of {count} (type {kind}, operation {operation}, root {root})")
+            let say = |call: &[&str]| match call {
+                [function, count, kind, operation, root] => format!(
+                    "{function} of {count} (type {kind}, operation {operation}, root {root})"
+                ),
+                _ => String::new(),
             };
             let what = format!(
                 "Call {number} of a communicator of {} ranks is {} on {} of them and {} on {}.",
                 all.len(),
-                say(usual),
+                say(&usual),
                 most.len(),
-                say(other),
+                say(&other),
                 few.len()
             );
             return Some(Verdict {
                 ranks: known,
                 hosts,
-                collective: Some(usual[0].clone()),
+                collective: Some(usual[0].to_owned()),
                 lines: [most[0], few[0]].map(|it| all[it].2.clone()).to_vec(),
                 ..Verdict::new(cause, Likely, what)
             });

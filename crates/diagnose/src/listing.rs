@@ -1,6 +1,8 @@
 //! Listings of a machine: `nvidia-smi`, `lspci`, `ibstat` and others.
 
 mod bandwidths;
+mod notes;
+mod ports;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +20,8 @@ use records::peers::Peers;
 use records::{Bandwidths, Listings, Machine};
 
 use crate::verdict::{Line, Missing};
+pub(crate) use notes::notes;
+use ports::without_cable;
 
 /// The rules of `topo doctor` whose findings are in the listing itself. Those of others depend on
 /// what is assumed where a listing says nothing.
@@ -30,7 +34,7 @@ const SHOWN: [Rule; 5] = [
 ];
 
 /// Words of the beginning of a text that holds a listing.
-const WORDS: [&str; 21] = [
+const WORDS: [&str; 33] = [
     "\tGPU0",
     "GPU0\t",
     "node 0 cpus:",
@@ -52,6 +56,18 @@ const WORDS: [&str; 21] = [
     "]-+-00.",
     "]---00.",
     "]----00.",
+    "Attached GPUs  ",
+    "Infiniband device '",
+    " port 1 ==> ",
+    " counters: Lid ",
+    "NIC statistics:",
+    "counters/",
+    "\tINDEX\tGID",
+    "max locked memory  ",
+    "| Diagnostic ",
+    "BOOT_IMAGE=",
+    "open files  ",
+    "nccl_bus_bandwidth_gbs{",
 ];
 
 /// Most machines whose listings are joined, and most cells of their matrices together.
@@ -77,7 +93,10 @@ impl Shown {
         devices: Vec<String>,
         text: &str,
     ) -> Self {
-        let text = format!("{}: {text}", devices.join(", "));
+        let text = match devices.is_empty() {
+            true => text.to_owned(),
+            false => format!("{}: {text}", devices.join(", ")),
+        };
         Self {
             cause,
             certainty,
@@ -122,11 +141,8 @@ pub(crate) fn shown(name: &str, facts: &Listings) -> Vec<Shown> {
         })
         .collect();
     // Ports are known also where no listing names the GPUs.
-    let adapters = facts.adapters.iter();
-    let down = adapters.filter(|it| it.is_active == Some(false));
-    let down =
-        down.map(|it| Shown::new(&network::PORT_DOWN, Possible, vec![it.name.clone()], "down"));
-    shown.extend(down);
+    shown.extend(ports::ports(&facts.adapters));
+    shown.extend(ports::outputs(&facts.outputs));
     shown.extend(facts.adapters.iter().filter_map(small_packets));
     shown.extend(split_switches(&facts.pci));
     shown.extend(facts.matrix.as_ref().and_then(apart));

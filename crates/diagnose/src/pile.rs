@@ -10,7 +10,7 @@ use memchr::memmem;
 use nccl_log::utf16::Decoded;
 use nccl_log::{Collector, Log};
 use records::evidence::{Recorders, ras, recorder};
-use records::{Listings, Machine, bandwidth};
+use records::{Listings, Machine, bandwidth, outputs};
 use topology::xml::{Document, Limits};
 
 use crate::beside::{self, Beside};
@@ -32,6 +32,9 @@ use crate::{gpus, listing, paths, recorders, reports, runs, settings, start};
 /// Most inputs that are listed.
 const MOST_INPUTS: usize = 1 << 14;
 
+/// Most sentences of what an input says.
+const MOST_SAID: usize = 16;
+
 /// Most ranks of all reports of RAS together.
 const MOST_LATE: usize = 1 << 14;
 
@@ -39,6 +42,8 @@ const MOST_LATE: usize = 1 << 14;
 #[derive(Debug, Default)]
 pub struct Pile {
     inputs: Vec<Input>,
+    /// What the input that is read says.
+    says: Vec<String>,
     hits: Hits,
     events: Events,
     pub(crate) collectives: Collectives,
@@ -75,6 +80,7 @@ enum Kind {
     Recorder,
     Ras,
     Bandwidths,
+    Tests,
     Topology,
     Graph,
     Text,
@@ -94,6 +100,7 @@ impl Kind {
             }
             _ if has("\"communicators_count\"") => Self::Ras,
             _ if has("\"nvbandwidth\"") => Self::Bandwidths,
+            _ if has("\"DCGM GPU Diagnostic\"") || has("\"DCGM Diagnostic\"") => Self::Tests,
             _ => Self::Text,
         }
     }
@@ -137,6 +144,7 @@ impl Pile {
             Kind::Recorder => self.recorder(name, stream)?,
             Kind::Ras => self.report(name, stream)?,
             Kind::Bandwidths => self.bandwidths(name, stream)?,
+            Kind::Tests => self.tests(name, stream)?,
             Kind::Topology => self.topology(name, stream)?,
             Kind::Graph => self.graph(name, stream)?,
             Kind::Text => self.text(name, stream, progress)?,
@@ -151,11 +159,14 @@ impl Pile {
     }
 
     fn note(&mut self, name: &str, kind: String, is_read: bool) {
+        let mut says = std::mem::take(&mut self.says);
+        says.truncate(MOST_SAID);
         if self.inputs.len() < MOST_INPUTS {
             self.inputs.push(Input {
                 name: name.to_owned(),
                 kind,
                 is_read,
+                says,
             });
         }
     }
@@ -165,7 +176,10 @@ impl Pile {
             return Ok((too_large(recorder::MOST_BYTES), false));
         };
         Ok(match self.recorders.read(name, &bytes) {
-            Ok(()) => ("flight recorder".to_owned(), true),
+            Ok(()) => {
+                self.says.extend(recorders::says(&self.recorders));
+                ("flight recorder".to_owned(), true)
+            }
             Err(error) => (error.to_string(), false),
         })
     }
@@ -226,12 +240,28 @@ impl Pile {
         })
     }
 
+    fn tests(&mut self, name: &str, stream: &mut dyn BufRead) -> Result<(String, bool)> {
+        let Some(bytes) = whole(stream, outputs::MOST_BYTES)? else {
+            return Ok((too_large(outputs::MOST_BYTES), false));
+        };
+        Ok(match outputs::json(&bytes) {
+            Ok(tests) => {
+                let mut facts = Listings::default();
+                facts.outputs.tests = tests;
+                self.listing(name, &facts);
+                ("tests of DCGM".to_owned(), true)
+            }
+            Err(error) => (format!("no tests of DCGM: {error}"), false),
+        })
+    }
+
     /// Keeps a report, while there is room for its ranks. Returns what it is.
     fn keep(&mut self, name: &str, report: ras::Report) -> &'static str {
         let late: usize = self.reports.iter().map(|it| it.1.late).sum();
         if late + report.late > MOST_LATE {
             return "RAS report, left out because all have too many ranks";
         }
+        self.says.extend(reports::says(&report));
         self.reports.push((name.to_owned(), report));
         "RAS report"
     }
@@ -243,6 +273,7 @@ impl Pile {
             let meaning = Meaning::of(it.cause, it.certainty);
             self.hits.add(meaning, &At::default(), it.devices, line);
         }
+        self.says.extend(listing::notes(facts));
         self.places.add(name, facts);
         for gpu in &facts.conditions {
             self.cliques.listed(name, gpu);

@@ -83,6 +83,24 @@ pub(crate) fn verdicts(
     (verdicts, missing)
 }
 
+/// What a report says by itself.
+pub(crate) fn says(report: &Report) -> Vec<String> {
+    let well = (report.communicators > 0).then(|| {
+        let (well, all) = (report.healthy, report.communicators);
+        format!("RAS: {well} of {all} communicators are well")
+    });
+    let behind = report
+        .findings
+        .iter()
+        .filter(|it| matches!(it.trouble, Trouble::Behind(..)));
+    let behind = behind.map(|it| {
+        let at: Vec<u32> = it.ranks.iter().map(|it| it.rank).collect();
+        let who = format!("{} of communicator {}", ranks(&at), it.communicator);
+        judged(&it.trouble, &who).2
+    });
+    well.into_iter().chain(behind).collect()
+}
+
 /// What a trouble means. `who`: the processes that have it.
 fn judged(trouble: &Trouble, who: &str) -> (&'static Cause, Certainty, String) {
     match trouble {

@@ -6,6 +6,8 @@ use findings::causes::Cause;
 use findings::causes::Certainty::Likely;
 use findings::causes::table::{network, speed};
 
+use memchr::memmem;
+
 use crate::verdict::{Line, Verdict};
 
 /// The beginnings of what is read: the arguments, the program, a rank, a setting, the result.
@@ -62,7 +64,16 @@ pub(crate) struct Run {
 impl Run {
     /// Reads a line with one of the words.
     pub(crate) fn line(&mut self, line: &str, of: impl FnOnce() -> Line) {
-        let after = |word: &str| line.split(word).nth(1).map(str::trim);
+        let place = |word: &str| memmem::find(line.as_bytes(), word.as_bytes());
+        let after = |word: &str| {
+            let rest = &line[place(word)? + word.len()..];
+            // Other output may follow in the line.
+            Some(rest.split(word).next()?.trim())
+        };
+        if !line.contains('#') {
+            self.setting(line, place(SET));
+            return;
+        }
         if let Some(arguments) = after(ARGUMENTS) {
             self.is_mixed |= !self.arguments.is_empty();
             self.arguments = arguments.chars().take(300).collect();
@@ -74,21 +85,28 @@ impl Run {
             self.result = value
                 .filter(|it: &f64| it.is_finite() && *it > 0.0)
                 .map(|it| (it, of()));
-        } else if let Some(value) = after(SET) {
-            let name = line
-                .split(SET)
-                .next()
-                .and_then(|it| it.split(' ').next_back());
-            let name = name.filter(|it| it.starts_with("NCCL_"));
-            if let Some(name) = name
-                && self.settings.len() < MOST_SETTINGS
-            {
-                let value = value.trim_end_matches('.').chars().take(80).collect();
-                self.settings.insert(name.to_owned(), value);
-            }
-        } else {
+        } else if !self.setting(line, place(SET)) {
             self.ranks += usize::from(line.contains("Rank "));
         }
+    }
+
+    /// Notes the setting before this place of a line. Returns `true` if there is a place.
+    fn setting(&mut self, line: &str, place: Option<usize>) -> bool {
+        let Some(place) = place else {
+            return false;
+        };
+        let (before, rest) = (&line[..place], &line[place + SET.len()..]);
+        // Another message may follow in the line.
+        let value = rest.split(SET).next().unwrap_or(rest).trim();
+        let name = before.rsplit(' ').next();
+        let name = name.filter(|it| it.starts_with("NCCL_"));
+        if let Some(name) = name
+            && self.settings.len() < MOST_SETTINGS
+        {
+            let value = value.trim_end_matches('.').chars().take(80).collect();
+            self.settings.insert(name.to_owned(), value);
+        }
+        true
     }
 
     /// Whether it can be compared: a log without settings does not say that there are none.

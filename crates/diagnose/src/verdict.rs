@@ -9,6 +9,9 @@ use crate::JsonSchema;
 use crate::job_facts::JobFacts;
 use crate::process::{Process, rank_of};
 
+/// Most letters of a line that is shown.
+const MOST_LETTERS: usize = 300;
+
 /// Most lines of evidence of a verdict.
 pub(crate) const MOST_LINES: usize = 6;
 
@@ -133,6 +136,9 @@ pub struct Input {
     /// It could be read.
     #[serde(rename = "read")]
     pub is_read: bool,
+    /// What it says of the machine or the job, beside the verdicts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub says: Vec<String>,
 }
 
 /// Evidence that is missing, and how to get it.
@@ -294,10 +300,16 @@ impl Verdict {
 impl Line {
     /// A line of an input. Its text is cut after 300 characters.
     pub fn new(input: &str, number: impl Into<Option<u64>>, text: &str) -> Self {
+        let text = text.trim();
+        // Nearly all lines are shorter, whatever their letters.
+        let end = match text.len() {
+            0..=MOST_LETTERS => None,
+            _ => text.char_indices().nth(MOST_LETTERS),
+        };
         Self {
             input: input.to_owned(),
             number: number.into(),
-            text: text.trim().chars().take(300).collect(),
+            text: text[..end.map_or(text.len(), |it| it.0)].to_owned(),
         }
     }
 }

@@ -91,7 +91,7 @@ impl Words {
             words.push(word);
             seekers.push(Seeker::Run);
         }
-        for word in outputs::WORDS {
+        for word in outputs::words() {
             words.push(word);
             seekers.push(Seeker::Output);
         }
@@ -278,7 +278,7 @@ mod tests {
         let mut words = Vec::from(watchdog::WORDS);
         words.extend(ras::WORDS);
         words.extend(runs::WORDS);
-        words.extend(outputs::WORDS);
+        words.extend(outputs::words());
         words.extend([watchdog::FRAME, inspector::WORD, timings::WORD]);
         words.extend(facts::words());
         words.extend(

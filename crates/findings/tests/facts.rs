@@ -1,7 +1,7 @@
 //! The tables of lines.
 
-use findings::causes::Subject;
-use findings::facts::{Said, all, find, of_warning};
+use findings::causes::{Subject, of_id};
+use findings::facts::{Said, all, counters, find, frames, of_warning};
 
 fn said(text: &str, is_warning: bool) -> Said<'_> {
     match is_warning {
@@ -47,6 +47,37 @@ fn every_row_says_what_to_do() {
         assert!(!it.means.is_empty() && !it.means.ends_with('.'), "{it:?}");
         let needs_none = it.cause.subject == Subject::Harmless;
         assert!(needs_none || !it.advice.is_empty(), "{it:?}");
+    }
+}
+
+/// Each counter has a cause that is known, or none; its names are words.
+#[test]
+fn counters_have_causes() {
+    assert!(counters::all().count() > 60);
+    for (name, counter) in counters::all() {
+        assert!(counter.cause.is_none_or(|it| of_id(it).is_some()), "{name}");
+        assert!(
+            !counter.counts.is_empty() && !counter.counts.ends_with('.'),
+            "{name}"
+        );
+        assert!(counters::of(&name.replace('#', "3")).is_some(), "{name}");
+    }
+    for other in ["rx_packets", "PortXmitData", "rx_prio3_packets", "", "#"] {
+        assert_eq!(counters::of(other), None);
+    }
+}
+
+/// Each function is found as a word of a frame, and not within another word.
+#[test]
+fn functions_of_stacks_are_words() {
+    for function in frames::functions() {
+        let frame = format!("#3  0x7f in {function} (a=1) at x.cc:7");
+        assert!(frames::doing(&frame).is_some(), "{function}");
+        assert_eq!(
+            frames::doing(&format!("#3  my{function}s ()")),
+            None,
+            "{function}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! `ibstat`, `ibv_devinfo -v` and `rdma link`: the ports of RDMA adapters.
+//! `ibstat`, `ibstatus`, `ibv_devinfo -v`, `ibdev2netdev` and `rdma link`: the ports of RDMA
+//! adapters.
 
 use crate::text::{MOST, is_device_name, value};
 
@@ -15,6 +16,10 @@ pub struct Adapter {
     pub mtu: Option<u32>,
     /// See [`mtu`](Self::mtu).
     pub most_mtu: Option<u32>,
+    /// Its network interface.
+    pub interface: Option<String>,
+    /// Its link layer is InfiniBand.
+    pub is_infiniband: bool,
 }
 
 /// The adapters of a text, line by line.
@@ -27,22 +32,30 @@ pub(crate) struct AdapterReader {
 
 impl AdapterReader {
     pub(crate) fn line(&mut self, line: &str) {
-        if let Some((name, is_active)) = rdma_link(line) {
+        if let Some((name, is_active, interface)) = rdma_link(line).or_else(|| netdev(line)) {
             let known = self.adapters.iter().position(|it| it.name == name);
-            if let Some(known) = known {
-                self.adapters[known].is_active.get_or_insert(is_active);
-            } else if self.adapters.len() < MOST {
+            let place = known.unwrap_or(self.adapters.len());
+            if place == self.adapters.len() {
+                if place == MOST {
+                    return;
+                }
                 self.adapters.push(Adapter {
                     name: name.to_owned(),
-                    is_active: Some(is_active),
                     ..Adapter::default()
                 });
             }
+            let adapter = &mut self.adapters[place];
+            adapter.is_active.get_or_insert(is_active);
+            adapter.interface = interface.map(|it| it.chars().take(64).collect());
             return;
         }
         let name = value(line, "hca_id").or_else(|| {
             let quoted = line.trim().strip_prefix("CA '")?;
             quoted.strip_suffix('\'')
+        });
+        let name = name.or_else(|| {
+            let quoted = line.trim().strip_prefix("Infiniband device '")?;
+            quoted.split_once("' port 1 status:").map(|it| it.0)
         });
         if let Some(name) = name.filter(|it| is_device_name(it) && self.adapters.len() < MOST) {
             self.lanes = None;
@@ -66,8 +79,11 @@ impl AdapterReader {
             adapter
                 .is_active
                 .get_or_insert(state.to_ascii_uppercase().contains("ACTIVE"));
-        } else if let Some(rate) = value(line, "Rate") {
+        } else if let Some(rate) = value(line, "Rate").or_else(|| value(line, "rate")) {
             adapter.speed = adapter.speed.or_else(|| speed(first(rate)?));
+        } else if let Some(layer) = value(line, "Link layer").or_else(|| value(line, "link_layer"))
+        {
+            adapter.is_infiniband = layer == "InfiniBand";
         } else if let Some(mtu) = value(line, "max_mtu") {
             adapter.most_mtu = adapter.most_mtu.or_else(|| bytes(mtu));
         } else if let Some(mtu) = value(line, "active_mtu") {
@@ -88,14 +104,25 @@ fn bytes(text: &str) -> Option<u32> {
 }
 
 /// The first port of an adapter in a line of `rdma link`, such as
-/// `link mlx5_0/1 state ACTIVE physical_state LINK_UP`, and whether it is up.
-fn rdma_link(line: &str) -> Option<(&str, bool)> {
+/// `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0`: whether it is up, and its
+/// interface.
+fn rdma_link(line: &str) -> Option<(&str, bool, Option<&str>)> {
     let (place, state) = line.split_once(" state ")?;
     let name = place
         .split_whitespace()
         .last()?
         .trim_end_matches(':')
         .strip_suffix("/1")?;
+    let interface = state.split_once(" netdev ");
+    let interface = interface.and_then(|it| it.1.split_whitespace().next());
     let state = state.split_whitespace().next()?;
-    is_device_name(name).then_some((name, state == "ACTIVE"))
+    is_device_name(name).then_some((name, state == "ACTIVE", interface))
+}
+
+/// As [`rdma_link`], of a line of ibdev2netdev: `mlx5_0 port 1 ==> eth0 (Up)`.
+fn netdev(line: &str) -> Option<(&str, bool, Option<&str>)> {
+    let (name, rest) = line.trim().split_once(" port 1 ==> ")?;
+    let (interface, state) = rest.split_once(" (")?;
+    let name = is_device_name(name).then_some(name)?;
+    Some((name, state.trim_end() == "Up)", Some(interface)))
 }

@@ -52,7 +52,7 @@ impl ConditionReader {
     pub(crate) fn line(&mut self, line: &str) {
         if line.trim_start().starts_with('<') {
             self.elements(line);
-        } else if line.contains("=NVSMI LOG=") {
+        } else if line.contains("=NVSMI LOG=") || line.starts_with("Attached GPUs ") {
             self.is_text = true;
         } else if self.is_text {
             self.field(line);

@@ -15,7 +15,16 @@ impl Kernel {
             self.iommu_translates = Some(false);
         } else if line.contains("BOOT_IMAGE=") {
             let has = |word: &str| line.split_whitespace().any(|it| it == word);
-            if has("iommu=pt") || has("iommu.passthrough=1") || has("iommu=off") {
+            if [
+                "iommu=pt",
+                "iommu.passthrough=1",
+                "iommu=off",
+                "amd_iommu=off",
+                "intel_iommu=off",
+            ]
+            .into_iter()
+            .any(has)
+            {
                 self.iommu_translates = Some(false);
             } else if has("intel_iommu=on") || has("amd_iommu=on") {
                 self.iommu_translates = self.iommu_translates.or(Some(true));

@@ -2,14 +2,15 @@
 //!
 //! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m` and `-p2p`,
 //! `nvidia-smi`, `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lspci -tv`,
-//! `lscpu`, `numactl -H`, `ibstat`, `ibv_devinfo -v`, `rdma link`. What a listing does not tell is
+//! `lscpu`, `numactl -H`, `ibstat`, `ibstatus`, `ibv_devinfo -v`, `ibdev2netdev`,
+//! `rdma link`, and what [`outputs`] reads. What a listing does not tell is
 //! assumed, and [`Machine::assumed`] says so. [`Bandwidths`] are what nvbandwidth and
 //! p2pBandwidthLatencyTest measured; [`Measurements`] are those, totals of transfers at once, and
 //! what pages of the web show of both.
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
 //! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
-//! [`processor`], [`adapter`], [`kernel`], [`said`], `tree`, `from_matrix`, `from_pci`, `doubts`.
+//! [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`], `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
 pub mod bandwidth;
@@ -24,6 +25,7 @@ pub mod latency;
 pub mod links;
 pub mod matrix;
 pub mod measurements;
+pub mod outputs;
 mod page;
 pub mod pci;
 mod pci_tree;
@@ -141,6 +143,26 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
             "a topology of hwloc does not say how GPUs are joined",
             "the XML of lstopo",
             "NCCL's topology file, or the output of `nvidia-smi topo -m` or of `lspci -vv` (as root)",
+        ));
+    }
+    let is_text = || bytes.iter().find(|it| !it.is_ascii_whitespace()) != Some(&b'<');
+    if text::mentions(bytes, MOST_SEARCHED, "NCCL_") && is_text() {
+        return Err(error(
+            file,
+            1,
+            "settings alone are no machine",
+            "variables of NCCL, or a script",
+            "the listings of a machine before it, such as `nvidia-smi topo -m`, in one command or one folder",
+        ));
+    }
+    if text::mentions(bytes, MOST_SEARCHED, "#SBATCH ") && is_text() {
+        return Err(error(
+            file,
+            1,
+            "a script is no machine",
+            "a script of Slurm",
+            "a machine: NCCL's topology file, or the output of `nvidia-smi topo -m`; the script's output \
+             is what `topo expect --results` compares",
         ));
     }
     Ok(Machine {

@@ -12,6 +12,7 @@ use crate::kernel::Kernel;
 use crate::links::{Links, LinksReader};
 use crate::matrix::{Matrix, MatrixReader};
 use crate::measurements::unreadable;
+use crate::outputs::Outputs;
 use crate::pci::{Function, PciReader};
 use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
@@ -47,10 +48,12 @@ pub struct Listings {
     pub bandwidths: Vec<Bandwidths>,
     /// `lscpu` and `numactl -H`.
     pub processor: Processor,
-    /// `ibstat`, `ibv_devinfo` and `rdma link`.
+    /// `ibstat`, `ibstatus`, `ibv_devinfo`, `ibdev2netdev` and `rdma link`.
     pub adapters: Vec<Adapter>,
     /// The kernel's command line and messages.
     pub kernel: Kernel,
+    /// The condition of ports, limits, and tests.
+    pub outputs: Outputs,
 }
 
 /// The listings of a text, line by line. Memory does not grow with its length.
@@ -100,7 +103,7 @@ impl<'f> Reader<'f> {
         if self.matrix.line(number, line)? || self.bandwidths.line(number, line) {
             return Ok(());
         }
-        if self.tree.line(line) {
+        if self.tree.line(line) || self.facts.outputs.line(line) {
             return Ok(());
         }
         self.links.line(line);

@@ -172,6 +172,9 @@ fn inputs(page: &mut Page, diagnosis: &Diagnosis) {
                 true => section.item(text),
                 false => section.notice(text),
             };
+            for said in &it.says {
+                section.item(format!("  {said}"));
+            }
         }
         if all.len() > MOST_INPUTS {
             let more = all.len() - MOST_INPUTS;

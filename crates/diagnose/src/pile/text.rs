@@ -32,7 +32,7 @@ struct TextReader<'p, 'a> {
     watchdog: bool,
     /// It has lines of NCCL's Inspector.
     inspector: bool,
-    /// It has stacks of py-spy.
+    /// It has stacks of py-spy or gdb.
     stacks: bool,
 }
 
@@ -136,7 +136,13 @@ impl Pile {
         let helpers = self.helpers;
         let nccl = self.log.counts().recognized;
         self.log.begin(name);
-        let listing = listing::is_listing(stream.fill_buf()?).then(|| Reader::new(name));
+        let first = stream.fill_buf()?;
+        if memchr::memmem::find(first, b"\"pg_config\": {").is_some() {
+            let says =
+                "a flight recorder within other text is not read: give it as a file of its own";
+            self.says.push(says.to_owned());
+        }
+        let listing = listing::is_listing(first).then(|| Reader::new(name));
         let mut text = TextReader {
             pile: self,
             name,
@@ -173,7 +179,8 @@ impl Pile {
             kinds.push("NCCL's Inspector");
         }
         if stacks {
-            kinds.push("stacks of py-spy");
+            kinds.push("stacks of threads");
+            self.says.extend(self.stacks.says());
         }
         if let Some(report) = ras.finish() {
             kinds.push(self.keep(name, report));

@@ -6,6 +6,7 @@ mod few;
 mod generate;
 mod machine;
 mod near;
+mod outputs;
 mod places;
 mod runs;
 mod words;

@@ -17,6 +17,8 @@
 //! the line, too.
 
 mod codes;
+pub mod counters;
+pub mod frames;
 pub mod gpus;
 mod pattern;
 pub mod places;

@@ -93,6 +93,8 @@ pub struct Reader {
     operation: String,
     /// The operation that most ranks launched, and how many these are; 0 of equally many.
     usual: (u64, u64),
+    /// The operation that the ranks of the list launched, if the list's heading says so.
+    group: Option<u64>,
 }
 
 /// The part of the report in which a list of ranks is.
@@ -142,10 +144,11 @@ impl Reader {
         {
             self.section = Section::Counts;
             self.operation = Short::of(rest.trim_end_matches(" operation counts").trim()).0;
-            self.usual = (0, 0);
+            (self.usual, self.group) = ((0, 0), None);
         } else if let Some((count, rest)) = line.split_once("ranks have launched up to operation ")
         {
             let (operation, count) = (digits(rest).unwrap_or(0), digits(count).unwrap_or(0));
+            self.group = Some(operation);
             self.usual = match count.cmp(&self.usual.1) {
                 Ordering::Greater => (operation, count),
                 Ordering::Equal => (0, count),
@@ -205,7 +208,10 @@ impl Reader {
                 let launched = match text.split_once("launched up to operation ") {
                     Some((_, rest)) => digits(rest).unwrap_or(0),
                     None if text.contains("has not launched any") => 0,
-                    None => return,
+                    None => match self.group {
+                        Some(operation) => operation,
+                        None => return,
+                    },
                 };
                 // Ranks that are ahead are usual ones that did not wait.
                 if launched >= self.usual.0 {

@@ -217,13 +217,22 @@ impl Table {
     pub fn rank_count(&self) -> Option<u32> {
         let first = self.devices.iter().map(|it| it.group).min();
         let group = first.map(|first| self.devices.iter().filter(|it| it.group == first).count());
-        self.ranks.or(group.map(|count| count as u32))
+        // An excerpt may show the last ranks alone.
+        let is_one = group == Some(self.devices.len());
+        let last = self
+            .devices
+            .iter()
+            .map(|it| it.rank.saturating_add(1))
+            .max();
+        let last = last.filter(|_| is_one).unwrap_or(0);
+        self.ranks.or(group.map(|count| (count as u32).max(last)))
     }
 
     /// Number of hosts; `None` if the file names none.
     pub fn host_count(&self) -> Option<u32> {
         let hosts: BTreeSet<&str> = self.devices.iter().map(|it| it.host.as_str()).collect();
-        (!hosts.is_empty()).then_some(hosts.len() as u32)
+        let is_cut = self.rank_count() > Some(self.devices.len() as u32) && self.ranks.is_none();
+        (!hosts.is_empty() && !is_cut).then_some(hosts.len() as u32)
     }
 
     /// Counts a row that is left out.
