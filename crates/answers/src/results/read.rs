@@ -45,11 +45,46 @@ pub struct ReadFile {
     pub unread: Vec<String>,
 }
 
+/// Output that holds no collective: words of it, and what to do with it.
+const OTHERS: [(&str, &str); 6] = [
+    (
+        "#bytes     #iterations",
+        "perftest measures one connection (MB/sec are MiB/s), no collective; compare it with the port's rate in `ibstat`",
+    ),
+    (
+        "Isolated Network Tests",
+        "GPCNeT measures the network among other traffic, no collective of NCCL",
+    ),
+    (
+        "nvbandwidth Version",
+        "nvbandwidth measures copies, no collective; `topo diagnose` reads those between GPUs",
+    ),
+    (
+        "P2P Connectivity Matrix",
+        "p2pBandwidthLatencyTest measures copies, no collective; `topo diagnose` reads it",
+    ),
+    (
+        "# OSU MPI Bandwidth Test",
+        "osu_bw measures one connection, no collective; compare it with the port's rate in `ibstat`",
+    ),
+    (
+        "busBW @",
+        "a table of one size; expected a row for each size",
+    ),
+];
+
+/// Lines in which those words are looked for.
+const MOST_SEARCHED: u32 = 256;
+
 /// Reads a text line by line.
 #[derive(Debug, Default)]
 pub struct Reader {
     results: Collector,
     log: nccl_log::Collector,
+    name: String,
+    lines: u32,
+    /// What the text is instead.
+    other: Option<&'static str>,
 }
 
 impl Reader {
@@ -59,12 +94,18 @@ impl Reader {
         results.begin(name);
         Self {
             results,
-            log: nccl_log::Collector::default(),
+            name: name.to_owned(),
+            ..Self::default()
         }
     }
 
     /// Reads a line.
     pub fn line(&mut self, line: &str) {
+        if self.lines < MOST_SEARCHED && self.other.is_none() {
+            self.lines += 1;
+            let mut others = OTHERS.iter();
+            self.other = others.find(|it| line.contains(it.0)).map(|it| it.1);
+        }
         self.results.line(line);
         self.log.line(ParsedLine::of(line, None));
     }
@@ -77,10 +118,15 @@ impl Reader {
             table,
             logged: Rc::clone(&logged),
         });
+        let tables: Vec<ReadTable> = tables.collect();
+        let mut told: Vec<String> = results.unread.iter().map(unread).collect();
+        if let Some(other) = self.other.filter(|_| tables.is_empty()) {
+            told = vec![format!("{}: {other}", self.name)];
+        }
         ReadFile {
-            tables: tables.collect(),
+            tables,
             is_full: results.is_full,
-            unread: results.unread.iter().map(unread).collect(),
+            unread: told,
         }
     }
 }

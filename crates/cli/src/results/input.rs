@@ -46,8 +46,9 @@ pub(super) fn read(
             ));
         }
         stream.finish(output);
+        let is_told = !read.unread.is_empty();
         output.warnings.extend(read.unread);
-        if read.tables.is_empty() {
+        if read.tables.is_empty() && !is_told {
             output.warnings.push(no_measurement(&label));
         }
         all.extend(read.tables);

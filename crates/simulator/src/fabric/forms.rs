@@ -197,6 +197,16 @@ fn yaml(text: &str) -> Result<Vec<Entry>, Wrong> {
             ),
         ));
     };
+    if chosen.entries.is_empty() && !is_one {
+        return Err((
+            0,
+            format!(
+                "the cluster's topology {} has no switches; expected `cluster_default: true` at another one of {}",
+                chosen.name,
+                known.join(", ")
+            ),
+        ));
+    }
     Ok(match chosen.has_blocks {
         true => joined(chosen.entries),
         false => chosen.entries,
