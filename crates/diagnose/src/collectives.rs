@@ -176,7 +176,7 @@ impl Group {
     fn is_joined(&self, log: &Log) -> bool {
         let has = |all: &Communicator, process: &Process| {
             let mut members = all.members.iter();
-            members.any(|it| it.host == process.host && it.process == process.number)
+            members.any(|it| it.process == process.number && it.host == process.host)
         };
         let mut all = log.communicators.iter();
         all.any(|it| self.members.keys().all(|process| has(it, process)))

@@ -24,7 +24,8 @@ const USUAL: &str = "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read [s
     Received and initiated operation=Setup res=0 resp.opId matches expected opId Device 0 CPU core 0 mlx5_0:1/RoCE \
     [RO]; OOB NCCL_IB_HCA set by environment to initialized internal network Bootstrap timings total 0.2 (create \
     [Proxy Service UDS] [Proxy Progress] coll channels, collnet channels, nvls channels, p2p channels per peer \
-    Socket SHARP SHM NVLS Pattern crossNic nChannels bw type sameChannels threadThresholds exitcode: 0, plugin";
+    Socket SHARP SHM NVLS Pattern crossNic nChannels bw type sameChannels threadThresholds exitcode: 0, plugin \
+    CollNet 02 via COLLNET/SHARP AWS Libfabric ncclPollProxyResponse Received Bootstrap : NVIDIA CPU SHARP coll init error";
 
 /// Parts of each word, in two tables by two hashes: few other parts are in both. Nearly half of all
 /// lines have a part whose first hash is taken, few one whose second hash is, too.
@@ -96,8 +97,10 @@ fn parts(text: &str) -> impl Iterator<Item = [u8; LENGTH]> {
 fn frequency(part: &[u8; LENGTH]) -> u32 {
     let is_usual = memchr::memmem::find(USUAL.as_bytes(), part).is_some();
     let of_letters = part.iter().map(|it| match it {
+        // Numbers and addresses have any digits.
+        b'0'..=b'9' => 3,
         b' ' | b'a' | b'c' | b'd' | b'e' | b'i' | b'l' | b'n' | b'o' | b'r' | b's' | b't' => 2,
-        _ if it.is_ascii_lowercase() || it.is_ascii_digit() => 1,
+        _ if it.is_ascii_lowercase() => 1,
         _ => 0,
     });
     of_letters.sum::<u32>() + if is_usual { 100 } else { 0 }

@@ -1,7 +1,5 @@
 //! Processes, and their ranks.
 
-use std::collections::HashSet;
-
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
 use serde::Serialize;
@@ -23,7 +21,8 @@ pub struct Process {
 
 /// The rank of a process in the largest communicator, of those that share processes with it.
 pub(crate) fn rank_of(log: &Log, of: &Process) -> Option<u32> {
-    let is_own = |it: &RankFacts| it.host == of.host && it.process == of.number;
+    // Numbers differ sooner than names.
+    let is_own = |it: &RankFacts| it.process == of.number && it.host == of.host;
     let has = |it: &&Communicator| it.members.iter().any(is_own);
     let largest = log
         .communicators
@@ -34,10 +33,11 @@ pub(crate) fn rank_of(log: &Log, of: &Process) -> Option<u32> {
     let mut larger = larger.filter(|it| it.ranks > largest.ranks).peekable();
     // In a part of the job's ranks, the number is another one.
     if larger.peek().is_some() {
-        let members = largest.members.iter().map(|it| (&it.host, it.process));
-        let members: HashSet<(&String, u32)> = members.collect();
+        let members = largest.members.iter().map(|it| (it.process, &it.host));
+        let mut members: Vec<(u32, &String)> = members.collect();
+        members.sort_unstable();
         let mut others = larger.flat_map(|it| &it.members);
-        if others.any(|it| members.contains(&(&it.host, it.process))) {
+        if others.any(|it| members.binary_search(&(it.process, &it.host)).is_ok()) {
             return None;
         }
     }

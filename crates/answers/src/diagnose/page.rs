@@ -173,7 +173,7 @@ fn inputs(page: &mut Page, diagnosis: &Diagnosis) {
                 false => section.notice(text),
             };
             for said in &it.says {
-                section.item(format!("  {said}"));
+                section.below(said);
             }
         }
         if all.len() > MOST_INPUTS {

@@ -53,13 +53,14 @@ pub fn read(file: &str, text: &str) -> Result<Workload, WorkloadError> {
     for name in &headers {
         let found = COLUMNS.iter().position(|known| known == &name);
         let found = found.ok_or_else(|| {
-            let what = match text.trim_start().starts_with(['[', '{']) {
-                true => "this JSON",
-                false => "the file",
+            let is_json = text.trim_start().starts_with(['[', '{']);
+            let known = match is_json {
+                true => " (traces of PyTorch and Chakra are, those of NCCL's profilers are not)",
+                false => "",
             };
             let why = format!(
-                "`{name}` is no column of a list of calls, and {what} is no other workload that is \
-                 known (traces of PyTorch and Chakra are, those of NCCL's profilers not); expected a first line with some of {}",
+                "`{name}` is no column of a list of calls, and the file is no other workload that is \
+                 known{known}; expected a first line with some of {}",
                 COLUMNS.join(",")
             );
             wrong(line, why)
