@@ -97,7 +97,10 @@ impl Machine {
         Ok(Self {
             document: Document::from_root(file, made.root),
             shown: doubts::of(facts),
-            said: facts.said.clone(),
+            said: Said {
+                peers: facts.peers.is_some(),
+                ..facts.said.clone()
+            },
             shows_switches: match &facts.matrix {
                 Some(matrix) => facts.has_functions() || matrix.shows_guest(),
                 None => true,

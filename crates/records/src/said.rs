@@ -12,6 +12,8 @@ pub struct Said {
     pub nccl: Option<String>,
     /// The variables, without those that name files of another machine.
     pub set: Vec<(String, String)>,
+    /// The text says of each pair of GPUs whether the driver grants peer access.
+    pub peers: bool,
 }
 
 impl Said {
