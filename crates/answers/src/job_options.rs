@@ -7,6 +7,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use topology::edit::Edit;
 
+use crate::engines::Engine;
 use crate::gpus::{AskedGpus, Gpus};
 #[cfg(feature = "arguments")]
 use crate::job::MOST_HOSTS;
@@ -195,42 +196,54 @@ pub struct Variables {
     #[serde(default, deserialize_with = "version")]
     #[arg(long, value_name = "VERSION")]
     pub nccl: Option<NcclVersion>,
+    /// The inference engine that runs the job, such as vllm or sglang, with what it sets before
+    /// NCCL starts; other variables outrank that (a wrong name lists all)
+    #[serde(default)]
+    #[arg(long, value_name = "NAME", value_parser = Engine::read)]
+    pub engine: Option<Engine>,
 }
 
 impl Variables {
     /// NCCL's settings by these variables alone.
     pub fn settings(&self) -> Settings {
         let version = self.nccl.unwrap_or_default();
-        Settings::with_variables(version, self.set.iter().cloned())
+        let beneath = self.engine.as_ref().map(Engine::sets).unwrap_or_default();
+        Settings::with_variables(version, beneath.into_iter().chain(self.set.iter().cloned()))
     }
 
-    /// These variables over those of the text that describes a machine; a sentence says what the
-    /// text has.
-    pub fn over(&self, machines: &[Machine]) -> (Self, Option<String>) {
-        let told = machines.iter().find(|it| it.said != Said::default());
-        let Some(Machine { name, said, .. }) = told else {
-            return (self.clone(), None);
-        };
+    /// These variables over those of the text that describes a machine, and those over what the
+    /// engine sets; sentences say what the text has and what the engine sets.
+    pub fn over(&self, machines: &[Machine]) -> (Self, Vec<String>) {
         let mut variables = self.clone();
-        let mut parts: Vec<String> = Vec::new();
-        if let (None, Some(version)) = (self.nccl, &said.nccl) {
-            let nearest = nearest(Some(version)).0;
-            variables.nccl = Some(nearest);
-            parts.push(match nearest.name() == version {
-                true => format!("NCCL {version}"),
-                false => format!("NCCL {version}, planned as {nearest}"),
-            });
+        let mut notes: Vec<String> = Vec::new();
+        let mut beneath = Vec::new();
+        if let Some(engine) = variables.engine.take() {
+            beneath = engine.sets();
+            notes.push(engine.in_words());
         }
-        let set = said.set.iter();
-        parts.extend(set.map(|(name, value)| format!("{name}={value}")));
-        variables.set.splice(0..0, said.set.iter().cloned());
-        let why = || {
-            format!(
-                "{name} has {}; what is said elsewhere outranks it",
-                parts.join(", ")
-            )
-        };
-        (variables, (!parts.is_empty()).then(why))
+        let told = machines.iter().find(|it| it.said != Said::default());
+        if let Some(Machine { name, said, .. }) = told {
+            let mut parts: Vec<String> = Vec::new();
+            if let (None, Some(version)) = (self.nccl, &said.nccl) {
+                let nearest = nearest(Some(version)).0;
+                variables.nccl = Some(nearest);
+                parts.push(match nearest.name() == version {
+                    true => format!("NCCL {version}"),
+                    false => format!("NCCL {version}, planned as {nearest}"),
+                });
+            }
+            let set = said.set.iter();
+            parts.extend(set.map(|(name, value)| format!("{name}={value}")));
+            beneath.extend(said.set.iter().cloned());
+            if !parts.is_empty() {
+                notes.push(format!(
+                    "{name} has {}; what is said elsewhere outranks it",
+                    parts.join(", ")
+                ));
+            }
+        }
+        variables.set.splice(0..0, beneath);
+        (variables, notes)
     }
 }
 

@@ -9,8 +9,9 @@
 //! [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
 //! [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its
 //! groups, [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`],
-//! [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@tune`];
-//! [`recognize`], [`file_question`]; [`report`] (answers as JSON), [`terminal`] (pages that are text).
+//! [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@engines`],
+//! [`mod@tune`]; [`recognize`], [`file_question`]; [`report`] (answers as JSON), [`terminal`]
+//! (pages that are text).
 
 pub mod assume;
 pub mod better_rings;
@@ -23,6 +24,7 @@ pub mod diagnose;
 pub mod diff;
 pub mod differences;
 pub mod doctor;
+pub mod engines;
 pub mod expect;
 pub mod export;
 pub mod fabric;

@@ -12,6 +12,7 @@ use simulator::Fabric;
 use crate::bound::{BoundQuestion, bound};
 use crate::communicators::{MemoryQuestion, communicators};
 use crate::cost::{CostQuestion, PricedJob};
+use crate::engines::{EnginesQuestion, engines};
 use crate::expect::{ExpectQuestion, ExpectReport};
 use crate::forests::with_forests;
 use crate::overview::overview;
@@ -73,6 +74,8 @@ pub enum Question {
     Expect(ExpectQuestion),
     /// What NCCL can be told to be faster.
     Tune(TuneQuestion),
+    /// Which all-reduce inference engines take: that of the job, or all.
+    Engines(EnginesQuestion),
     /// The effects of the job's settings.
     Settings,
 }
@@ -119,6 +122,11 @@ impl PlannedJob {
             }
             Question::Tune(question) => {
                 let answer = tune(self.job.clone(), settings, question);
+                Answered::of(&answer.map_err(sentence)?)
+            }
+            Question::Engines(question) => {
+                let engine = self.engine.as_ref();
+                let answer = engines(&self.job, &self.planned, engine, self.told, question);
                 Answered::of(&answer.map_err(sentence)?)
             }
             Question::Settings => Answered::of(&effects(&self.job, settings).map_err(sentence)?),

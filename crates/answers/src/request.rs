@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use base64::Engine;
+use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use planner::{Job, Planned};
 use serde::Deserialize;
 
 use crate::built_in;
+use crate::engines::Engine;
 use crate::job::{JobError, JobSpec, MOST_HOSTS, Machine};
 use crate::job_options::{
     AssumeOptions, EditOptions, HostOptions, PreparationOptions, RankOptions, Variables,
@@ -95,6 +96,10 @@ pub struct PlannedJob {
     pub job: Job,
     /// The plan with its machines.
     pub planned: Planned,
+    /// The inference engine that runs it.
+    pub engine: Option<Engine>,
+    /// The text of a machine says which peer access the driver grants.
+    pub told: bool,
     /// Oddities of the file and the job.
     pub notes: Vec<String>,
 }
@@ -185,6 +190,7 @@ impl JobRequest {
     /// The machine cannot be read or planned, or something about the job is wrong.
     pub fn plan(&self) -> Result<PlannedJob, String> {
         let (spec, mut notes) = self.spec()?;
+        let told = spec.machines.iter().any(|it| it.said.peers);
         let (variables, said) = self.variables.over(&spec.machines);
         notes.extend(said);
         let made = spec.job().map_err(|why| why.to_string())?;
@@ -195,6 +201,8 @@ impl JobRequest {
         Ok(PlannedJob {
             job: made.job,
             planned,
+            engine: self.variables.engine.clone(),
+            told,
             notes,
         })
     }

@@ -4,6 +4,7 @@ pub(crate) mod bound;
 pub(crate) mod compare;
 pub(crate) mod concise;
 pub(crate) mod diagnose;
+pub(crate) mod engines;
 pub(crate) mod expect;
 pub(crate) mod export;
 pub(crate) mod fabric;
@@ -46,6 +47,7 @@ use compare::{
     WhatIfArguments,
 };
 use diagnose::{COLLECT_EXAMPLES, CollectArguments, DIAGNOSE_EXAMPLES, DiagnoseArguments};
+use engines::{ENGINES_EXAMPLES, EnginesArguments};
 use expect::{EXPECT_EXAMPLES, ExpectArguments};
 use export::{EXPORT_EXAMPLES, ExportArguments};
 use fabric::{FABRIC_EXAMPLES, FabricArguments};
@@ -170,6 +172,9 @@ pub(crate) enum Command<const LATE: bool> {
     /// Show which algorithm and protocol NCCL takes for which message size, and the predicted time
     #[command(after_help = COST_EXAMPLES)]
     Cost(Late<CostArguments, LATE>),
+    /// Show which all-reduce vLLM, SGLang, TensorRT-LLM, llama.cpp … take at which size, and why
+    #[command(after_help = ENGINES_EXAMPLES)]
+    Engines(Late<EnginesArguments, LATE>),
     /// Show what nccl-tests should measure on a healthy machine: expected bandwidths and floors
     #[command(after_help = EXPECT_EXAMPLES)]
     Expect(Late<ExpectArguments, LATE>),
@@ -340,6 +345,7 @@ impl JobArguments {
             ("--degrade", !self.edits.degrade.is_empty()),
             ("--set", !self.variables.set.is_empty()),
             ("--nccl", self.variables.nccl.is_some()),
+            ("--engine", self.variables.engine.is_some()),
         ];
         refuse_beside_plan(plan, &given)
     }

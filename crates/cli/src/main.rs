@@ -3,13 +3,13 @@
 //! All contact with the outside is here: arguments, environment, files, the terminal. Commands are
 //! functions that make text ([`output`]); `main` prints it.
 //!
-//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`], [`job`],
-//! [`rank_order`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
-//! [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune), [`diff`],
-//! [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`] (`run`,
-//! `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`], [`probing`],
-//! [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`], [`results`],
-//! [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
+//! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
+//! [`job`], [`rank_order`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
+//! [`engines`], [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune),
+//! [`diff`], [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`]
+//! (`run`, `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`],
+//! [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`],
+//! [`results`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -25,6 +25,7 @@ mod diff;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod driver;
+mod engines;
 mod environment;
 mod exit;
 mod expect;
@@ -147,6 +148,7 @@ fn work() -> ExitCode {
         Command::Show(arguments) => show::run(arguments, &environment, &mut output),
         Command::Cost(arguments) => cost::run(arguments, &environment, &mut output),
         Command::Bound(arguments) => bound::run(arguments, &environment, &mut output),
+        Command::Engines(arguments) => engines::run(arguments, &environment, &mut output),
         Command::Expect(arguments) => expect::run(arguments, &environment, &mut output),
         Command::WhatIf(arguments) => what_if::run(arguments, &environment, &mut output),
         Command::Export(arguments) => export::run(arguments, &environment, &mut output),

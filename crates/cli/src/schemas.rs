@@ -23,6 +23,7 @@ const SCHEMAS: &[Kind] = schemas! {
     "diagnose"
     "diff"
     "doctor"
+    "engines"
     "expect"
     "experts"
     "export"
@@ -79,6 +80,7 @@ mod tests {
     use answers::diagnose::CausesReport;
     use answers::diff::DiffReport;
     use answers::doctor::DoctorReport;
+    use answers::engines::EnginesReport;
     use answers::expect::ExpectReport;
     use answers::export::{CrossoversReport, ExportReport};
     use answers::fabric::FabricReport;
@@ -117,6 +119,7 @@ mod tests {
         ("diagnose", report::schema::<diagnose::Diagnosis>),
         ("diff", report::schema::<DiffReport>),
         ("doctor", report::schema::<DoctorReport>),
+        ("engines", report::schema::<EnginesReport>),
         ("expect", report::schema::<ExpectReport>),
         ("experts", report::schema::<ExpertsReport>),
         ("export", report::schema::<ExportReport>),

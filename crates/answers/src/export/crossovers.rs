@@ -5,15 +5,19 @@
 //! α + (p - 1) n β in one step, and 2 α + 2 (p - 1) / p · n β in two. α and β are those of
 //! [`AlphaBeta`]. NCCL's own time is that of its model.
 
+use std::collections::BTreeMap;
+
 use crate::JsonSchema;
-use plan::cost::TunedOperation;
+use plan::cost::{DataType, TunedOperation};
 use plan::{GraphKind, NcclVersion, Plan};
 use planner::cost::{AlphaBeta, Calls, CostProfile};
 use program::Collective;
 use serde::Serialize;
-use topology::PathType;
 
 use super::PlannedSet;
+use crate::engines::evaluate::{GRAIN, Setup};
+use crate::engines::facts::facts;
+use crate::engines::host::{Host, Peer};
 use crate::report::Report;
 
 /// The file's name.
@@ -23,10 +27,7 @@ pub(super) const FILE: &str = "custom_all_reduce.json";
 const MOST_RANKS: u32 = 8;
 
 /// Largest message that is looked at, bytes: the largest of SGLang's thresholds.
-const LARGEST: u64 = 128 << 20;
-
-/// vLLM and SGLang reduce messages of multiples of this, bytes.
-const GRAIN: u64 = 16;
+pub const LARGEST: u64 = 128 << 20;
 
 /// The sizes of a set of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -95,24 +96,64 @@ fn first_without(holds: impl Fn(u64) -> bool) -> u64 {
     least * GRAIN
 }
 
-/// Whether these kernels serve a set through NVLinks, or why they do not serve it. More than two
-/// GPUs need NVLink between every two of them; for two, vLLM asks only the driver for peer access.
-fn has_nvlinks(set: &PlannedSet) -> Result<bool, &'static str> {
+/// The engines' facts about a set, or why none of their kernels serves it.
+fn host(set: &PlannedSet) -> Result<Host, &'static str> {
     let counts = "kernels of vLLM and SGLang are for 2 to 8 GPUs of one node";
     let costs = set.plan.costs.as_ref().ok_or(counts)?;
-    let (ranks, job) = (costs.job.ranks, &costs.job);
-    if !(2..=MOST_RANKS).contains(&ranks) || job.nodes != 1 {
+    if !(2..=MOST_RANKS).contains(&costs.job.ranks) || costs.job.nodes != 1 {
         return Err(counts);
     }
-    let common = set.plan.common.as_ref();
-    let ring = common.and_then(|it| it.graph(GraphKind::Ring));
-    let by_nvlink = ring.is_some_and(|it| it.type_intra <= PathType::Nvl);
-    match (by_nvlink && job.registered.direct_peers, ranks) {
-        (true, _) => Ok(true),
-        (false, 2) => Ok(false),
-        (false, _) => {
-            Err("vLLM and SGLang leave more than two GPUs to NCCL unless NVLink joins every pair")
-        }
+    Host::of_plan(&set.plan).ok_or(counts)
+}
+
+/// Whether an engine's method, in its newest version and without settings, serves GPUs.
+fn serves(host: &Host, [engine, method]: [&str; 2]) -> bool {
+    let Ok(facts) = facts() else {
+        return false;
+    };
+    let engine = facts.engines.iter().find(|it| it.id == engine);
+    engine.is_some_and(|engine| {
+        let setup = Setup {
+            facts,
+            engine,
+            version: engine.version(None).0,
+            host,
+            settings: &BTreeMap::new(),
+            linux: true,
+            data_type: DataType::Bf16,
+            width: 1,
+        };
+        setup.serves(method)
+    })
+}
+
+impl Crossovers {
+    /// The sizes from which one step and two steps are no longer the fastest, bytes, of GPUs of one
+    /// node; `None` if the plan has no costs of rings.
+    pub fn modelled(plan: &Plan, calls: Calls) -> Option<[u64; 2]> {
+        let costs = plan.costs.as_ref().filter(|it| it.job.nodes == 1)?;
+        let ring = plan.common.as_ref()?.graph(GraphKind::Ring)?;
+        let (ranks, job) = (costs.job.ranks, &costs.job);
+        let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
+        let profile = CostProfile::of(version);
+        let model = AlphaBeta::of_ring(job.nodes, &ring.into(), &profile)?;
+        let (alpha, beta) = (model.alpha_us(), 1.0 / (1000.0 * model.bandwidth()));
+        let others = f64::from(ranks.checked_sub(1)?);
+        let once = |bytes: u64| alpha + others * bytes as f64 * beta;
+        let twice =
+            |bytes: u64| 2.0 * alpha + 2.0 * others / f64::from(ranks) * bytes as f64 * beta;
+        let of_nccl = |bytes: u64| {
+            let operation = TunedOperation {
+                collective: Collective::AllReduce,
+                bytes,
+                calls,
+            };
+            let choice = costs.choose_for(&operation).ok();
+            choice.map_or(f64::INFINITY, |choice| f64::from(choice.time_us))
+        };
+        let two_shot_below = first_without(|bytes| once(bytes).min(twice(bytes)) < of_nccl(bytes));
+        let one_shot_below = first_without(|bytes| once(bytes) <= twice(bytes)).min(two_shot_below);
+        Some([one_shot_below, two_shot_below])
     }
 }
 
@@ -121,42 +162,34 @@ fn has_nvlinks(set: &PlannedSet) -> Result<bool, &'static str> {
 /// # Errors
 /// These kernels do not serve the set, and why.
 pub(super) fn of(set: &PlannedSet, calls: Calls) -> Result<Crossovers, &'static str> {
-    let by_nvlink = has_nvlinks(set)?;
-    let plan: &Plan = &set.plan;
-    let no_costs = "the plan has no costs of rings";
-    let costs = plan.costs.as_ref().ok_or(no_costs)?;
-    let common = plan.common.as_ref();
-    let ring = common.and_then(|it| it.graph(GraphKind::Ring));
-    let (ring, ranks, job) = (ring.ok_or(no_costs)?, costs.job.ranks, &costs.job);
-    let version = NcclVersion::of_profile(&plan.profile).unwrap_or_default();
-    let profile = CostProfile::of(version);
-    let model = AlphaBeta::of_ring(job.nodes, &ring.into(), &profile).ok_or(no_costs)?;
-    let (alpha, beta) = (model.alpha_us(), 1.0 / (1000.0 * model.bandwidth()));
-    let others = f64::from(ranks - 1);
-    let once = |bytes: u64| alpha + others * bytes as f64 * beta;
-    let twice = |bytes: u64| 2.0 * alpha + 2.0 * others / f64::from(ranks) * bytes as f64 * beta;
-    let of_nccl = |bytes: u64| {
-        let operation = TunedOperation {
-            collective: Collective::AllReduce,
-            bytes,
-            calls,
-        };
-        let choice = costs.choose_for(&operation).ok();
-        choice.map_or(f64::INFINITY, |choice| f64::from(choice.time_us))
-    };
-    let two_shot_below = first_without(|bytes| once(bytes).min(twice(bytes)) < of_nccl(bytes));
-    let one_shot_below = first_without(|bytes| once(bytes) <= twice(bytes)).min(two_shot_below);
+    let host = host(set)?;
+    let [vllm, v1, v2] = [
+        ["vllm", "CUSTOM"],
+        ["sglang", "CUSTOM v1"],
+        ["sglang", "CUSTOM v2"],
+    ]
+    .map(|it| serves(&host, it));
+    if !(vllm || v1 || v2) {
+        return Err(match host.peer {
+            Peer::None => {
+                "the driver grants the GPUs no peer access, so vLLM and SGLang leave them to NCCL"
+            }
+            _ => "vLLM and SGLang leave more than two GPUs to NCCL unless NVLink joins every pair",
+        });
+    }
+    let sizes = Crossovers::modelled(&set.plan, calls);
+    let [one_shot_below, two_shot_below] = sizes.ok_or("the plan has no costs of rings")?;
     let largest = |below: u64| below.saturating_sub(GRAIN);
     Ok(Crossovers {
         gpus: set.gpus.clone(),
-        ranks,
-        needs_peer_access: !by_nvlink,
+        ranks: host.ranks,
+        needs_peer_access: !host.nvlink,
         one_shot_below,
         two_shot_below,
-        vllm: ranks.is_multiple_of(2).then_some(Vllm {
+        vllm: vllm.then_some(Vllm {
             max_size: two_shot_below,
         }),
-        sglang: by_nvlink.then(|| Sglang {
+        sglang: v2.then(|| Sglang {
             one_shot_push_threshold: largest(one_shot_below),
             one_shot_pull_threshold: largest(one_shot_below),
             two_shot_pull_threshold: largest(two_shot_below),

@@ -25,7 +25,7 @@ use tuner_plugin::{LIBRARY, LIBRARY_FILE, TABLE_FILE};
 use crate::gpus::Gpus;
 use crate::report;
 pub use configuration::{FILE as CONFIGURATION_FILE, written_with};
-pub use crossovers::{Crossovers, CrossoversReport};
+pub use crossovers::{Crossovers, CrossoversReport, LARGEST};
 pub use json::{ExportReport, Kind, LeftOut, WrittenFile};
 
 /// Most GPUs of a machine whose sets can all be exported.

@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one program.
 
+mod engines;
 mod expect;
 mod fit;
 mod job;

@@ -45,6 +45,7 @@ const TOPICS: [Topic; 3] = [
             "net_merge",
             "without",
             "degrade",
+            "engine",
         ],
         more: "More options of the job:",
         named: usize::MAX,

@@ -12,7 +12,7 @@ const TASKS: [(&str, &[&str]); 6] = [
     ),
     (
         "What NCCL does",
-        &["plan", "cost", "diff", "export", "nccl-check"],
+        &["plan", "cost", "engines", "diff", "export", "nccl-check"],
     ),
     ("How fast", &["bound", "expect", "tune", "simulate", "step"]),
     ("What is wrong", &["diagnose"]),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use answers::engines::Engine;
 use answers::report;
 use answers::settings::settings;
 use anyhow::{Context, Result, bail};
@@ -27,7 +28,9 @@ pub(super) fn run(
         .machines(", whose settings were read; expected topology files with --check-settings")?;
     let given = match file {
         Some(file) => {
-            let mut variables = of_file(file)?;
+            let engine = arguments.job.variables.engine.as_ref();
+            let mut variables = engine.map(Engine::sets).unwrap_or_default();
+            variables.extend(of_file(file)?);
             variables.extend(arguments.job.variables.set.iter().cloned());
             let version = arguments.job.variables.nccl.unwrap_or_default();
             with_graph_file(Settings::with_variables(version, variables), output)?
