@@ -1,5 +1,7 @@
 //! Files of other people's machines, if they are there: the program shows or refuses each of them.
 
+mod engines;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,12 +14,19 @@ const REFUSED: i32 = 2;
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::from_args();
-    let tests = match elsewhere::corpus() {
-        Ok(corpus) => list(&corpus),
-        Err(why) => vec![Trial::ignorable_test("corpus::files", move || {
+    let not_run = |name: &str, why: String| {
+        vec![Trial::ignorable_test(name, move || {
             Ok(Completion::ignored_with(format!("not run: {why}")))
-        })],
+        })]
     };
+    let mut tests = match elsewhere::corpus() {
+        Ok(corpus) => list(&corpus),
+        Err(why) => not_run("corpus::files", why),
+    };
+    tests.extend(match elsewhere::engines() {
+        Ok(folder) => engines::list(&folder),
+        Err(why) => not_run("engines::cases", why),
+    });
     libtest_mimic::run(&arguments, tests).exit_code()
 }
 

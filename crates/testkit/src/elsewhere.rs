@@ -37,6 +37,14 @@ pub fn corpus() -> Result<PathBuf, String> {
     find("TOPO_CORPUS", "corpus", "nccl")
 }
 
+/// Which all-reduce inference engines take: `cases.jsonl`.
+///
+/// # Errors
+/// It is not there. The text says where it was expected.
+pub fn engines() -> Result<PathBuf, String> {
+    find("TOPO_SPEC", "spec", "inference-allreduce").map(|it| it.join("inference-allreduce"))
+}
+
 fn find(variable: &str, name: &str, part: &str) -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = root.canonicalize().unwrap_or(root);
