@@ -1,6 +1,6 @@
 // The views under the headings of the commands.
 const HEADINGS = {
-  "What NCCL does": { Machine: machineView, Search: searchView, Cost: costView, Compare: compareView, Files: filesView },
+  "What NCCL does": { Machine: machineView, Search: searchView, Cost: costView, Compare: compareView, Engines: enginesView, Files: filesView },
   "How fast": { Bound: boundView, Expect: expectView, Results: resultsView, Tune: tuneView, Step: stepView },
   "What is wrong": { Doctor: doctorView, Diagnose: diagnoseView, Log: logView },
 };

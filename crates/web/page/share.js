@@ -27,7 +27,7 @@ function command() {
   const machines = state.others.length ? [...Array(hosts()).fill(name), ...state.others.map((it) => path(it.name))] : state.file.name.split(" + ").map(path);
   const [from, to] = state.chosen;
   const parts = {
-    Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", ...machines], Search: ["plan", ...machines, "--explain"], Cost: ["cost", ...machines], Bound: state.trees ? ["plan", ...machines, "--strategy", "forest"] : ["bound", ...machines], Expect: ["expect", ...machines], Tune: ["tune", ...machines],
+    Machine: to && from !== to ? ["show", name, "--path", from, to] : ["plan", ...machines], Search: ["plan", ...machines, "--explain"], Cost: ["cost", ...machines], Bound: state.trees ? ["plan", ...machines, "--strategy", "forest"] : ["bound", ...machines], Engines: ["engines", ...machines], Expect: ["expect", ...machines], Tune: ["tune", ...machines],
     Compare: ["diff", name, path(state.other?.name ?? "OTHER")], Doctor: ["doctor", name], Results: ["results", path(state.results?.name ?? "FILE"), ...(state.meant ? ["--topology", name] : []), ...(state.fit ? ["--fit", "profile.toml"] : [])], Step: ["step", ...(state.step?.map((it) => path(it.name)) ?? ["WORKLOAD"]), "--cluster", ...machines, ...(state.domainHosts ? ["--domain-hosts", String(state.domainHosts)] : []), ...(state.tflops ? ["--gpu-tflops", String(state.tflops)] : []), ...(state.placed ? ["--placement", "search"] : [])], Log: ["diagnose", "--log", path(state.log?.name ?? "FILE")],
     Diagnose: ["diagnose", ...(state.evidence.length ? state.evidence.map((it) => path(it.name)) : ["FILE"])], Files: ["plan", ...machines, "-o", "plan.json"],
   }[state.view];

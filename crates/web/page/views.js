@@ -100,6 +100,9 @@ async function pageView(view, ask) {
 async function expectView(view) {
   await pageView(view, "expect");
 }
+async function enginesView(view) {
+  await pageView(view, "engines");
+}
 async function tuneView(view) {
   await pageView(view, "tune");
 }

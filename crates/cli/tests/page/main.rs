@@ -1,6 +1,7 @@
 //! The page that plans in the browser (`cargo xtask web`): its plans are those of the program, and
 //! a browser uses it as people do.
 
+mod inputs;
 mod look;
 mod questions;
 

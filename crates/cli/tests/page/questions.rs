@@ -6,6 +6,7 @@ use std::process::Command;
 use answers::bound::BoundQuestion;
 use answers::communicators::MemoryQuestion;
 use answers::cost::CostQuestion;
+use answers::engines::EnginesQuestion;
 use answers::expect::ExpectQuestion;
 use answers::simulate::SimulateQuestion;
 use answers::tune::TuneQuestion;
@@ -15,6 +16,8 @@ use proptest::sample::{select, subsequence};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
+
+use super::inputs::{CALLS, LOG, TABLE};
 
 /// Some answers take long: every sixteenth job is asked for them.
 const LONG: usize = 16;
@@ -34,34 +37,6 @@ const SETTINGS: [(&str, &str); 8] = [
 /// Failures; not every machine has the devices.
 const FAILURES: [&str; 4] = ["GPU1", "NIC0", "GPU0:GPU1", "NIC1"];
 
-/// The output of nccl-tests.
-const TABLE: &str = "\
-# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20
-#       size         count      type   redop    root     time   algbw   busbw #wrong
-           8             2     float     sum      -1    21.40    0.00    0.00      0
-       65536         16384     float     sum      -1    36.20    1.81    3.17      0
-   134217728      33554432     float     sum      -1   640.10  209.68  366.95      0
-";
-
-/// A log of NCCL.
-const LOG: &str = "\
-node1:100:200 [0] NCCL INFO NCCL version 2.27.5+cuda12.9
-node1:100:200 [0] NCCL INFO NCCL_ALGO set by environment to Ring.
-node1:100:200 [0] NCCL INFO Channel 00/02 : 0 1
-node1:100:200 [0] NCCL INFO Channel 01/02 : 0 1
-node1:100:200 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0
-node1:100:200 [0] transport/net_ib.cc:1 NCCL WARN NET/IB : Got completion with error 12
-node1:100:200 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x2 - Init COMPLETE
-";
-
-/// The calls of a step.
-const CALLS: &str = "\
-group,collective,bytes,type,count,compute_us,blocks
-all=all,all-reduce,64M,bf16,4,100,
-pairs=2,all-gather,1M,bf16,8,20,
-all,reduce-scatter,256M,f32,1,,no
-";
-
 /// A job, without its machine.
 #[derive(Debug, Clone)]
 struct Drawn {
@@ -75,6 +50,7 @@ struct Drawn {
     net_merge: &'static str,
     collnet: bool,
     as_is: bool,
+    engine: Option<&'static str>,
     collectives: Vec<&'static str>,
 }
 
@@ -109,9 +85,10 @@ fn drawn_jobs() -> impl Strategy<Value = Drawn> {
         without,
         preparation,
         subsequence(collectives.to_vec(), 1..3),
+        select(vec![None, None, Some("sglang"), Some("vllm")]),
     );
     drawn.prop_map(
-        |(hosts, gpus, set, nccl, without, preparation, collectives)| {
+        |(hosts, gpus, set, nccl, without, preparation, collectives, engine)| {
             let (rank_order, net_merge, collnet, as_is) = preparation;
             Drawn {
                 hosts,
@@ -123,6 +100,7 @@ fn drawn_jobs() -> impl Strategy<Value = Drawn> {
                 net_merge,
                 collnet,
                 as_is,
+                engine,
                 collectives,
             }
         },
@@ -167,13 +145,15 @@ impl Drawn {
             "net_merge": self.net_merge,
             "collnet": self.collnet,
             "as_is": self.as_is,
+            "engine": self.engine,
         })
     }
 
     /// Whether the files are prepared as they are without options.
     fn is_plain(&self) -> bool {
         let plain = ("host", "ib", false, false);
-        (self.rank_order, self.net_merge, self.collnet, self.as_is) == plain
+        let own = (self.rank_order, self.net_merge, self.collnet, self.as_is);
+        own == plain && self.engine.is_none()
     }
 
     fn arguments(&self, command: &str, name: &str) -> Vec<String> {
@@ -186,6 +166,9 @@ impl Drawn {
         }
         if ["show", "doctor", "diff"].contains(&command) {
             return arguments;
+        }
+        if let Some(engine) = self.engine {
+            add("--engine", engine.to_owned());
         }
         add("--hosts", self.hosts.to_string());
         if !self.gpus.is_empty() {
@@ -258,6 +241,17 @@ fn every_field() -> Vec<(Value, &'static str, &'static str, clap::Command)> {
         ),
         (
             json!({
+                "ask": "engines", "engine_version": "0.30.0", "engine_set": [["VLLM_SKIP_P2P_CHECK", "0"]],
+                "size": ["64K"], "type": "bf16", "width": 4096, "mode": "eager",
+                "peer_access": "granted", "no_multicast": true, "not_linux": true,
+            }),
+            "engines",
+            "--engine-version 0.30.0 --engine-set VLLM_SKIP_P2P_CHECK=0 --size 64K --type bf16 \
+             --width 4096 --mode eager --peer-access granted --no-multicast --not-linux",
+            options::<EnginesQuestion>(),
+        ),
+        (
+            json!({
                 "ask": "simulate", "collective": "broadcast", "size": 100_000, "algorithm": "ring",
                 "protocol": "ll", "transfer": "fifo", "channels": 2, "type": "f64", "root": 1,
                 "every_rank": true,
@@ -317,6 +311,7 @@ fn questions(drawn: &Drawn, name: &str, job: &Value, asks_long: bool) -> Vec<(Va
         ask("cost", &cost),
     )];
     all.push((about(json!({ "ask": "expect" })), ask("expect", &[])));
+    all.push((about(json!({ "ask": "engines" })), ask("engines", &[])));
     if asks_long {
         all.push((about(json!({ "ask": "tune" })), ask("tune", &[])));
         all.push((about(json!({ "ask": "bound" })), ask("bound", &[])));

@@ -121,7 +121,7 @@ async function a_step() {
   need("sentence", document.getElementById("status").classList.contains("error"));
 }
 async function every_view() {
-  const command = { Search: "--explain", Cost: "topo cost mine.xml", Bound: "topo bound mine.xml", Expect: "topo expect mine.xml", Tune: "topo tune mine.xml", Step: "topo step WORKLOAD --cluster mine.xml", Files: "-o plan.json" };
+  const command = { Search: "--explain", Cost: "topo cost mine.xml", Bound: "topo bound mine.xml", Engines: "topo engines mine.xml", Expect: "topo expect mine.xml", Tune: "topo tune mine.xml", Step: "topo step WORKLOAD --cluster mine.xml", Files: "-o plan.json" };
   for (const [name, words] of Object.entries(command)) {
     await tab(name);
     need(`view ${name}`, document.getElementById("view").textContent.length > 20 && !document.getElementById("status").classList.contains("error"));
