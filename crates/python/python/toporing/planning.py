@@ -198,7 +198,7 @@ class Plan:
 
     def ask(self, question: str, **details: Any) -> dict[str, Any]:
         """An answer as the program prints it with `--json`: `cost`, `expect`, `bound`, `path`,
-        `rank`, `simulate`, `what-if`, `settings`, `tune`; `forests` has the text of the plan that
+        `rank`, `simulate`, `what-if`, `settings`, `tune`, `engines`; `forests` has the text of the plan that
         `topo plan --strategy forest -o` writes.
 
         `plan.ask("cost", collectives=["all-reduce"], sizes=[1 << 20])` has the values of
@@ -268,6 +268,7 @@ def plan(
     assume_gpu: str | None = None,
     assume_nic: str | None = None,
     assume_nvlinks: Sequence[str] = (),
+    engine: str | None = None,
 ) -> Plan:
     """Plans a job.
 
@@ -277,7 +278,8 @@ def plan(
     links as `LINK=SHARE`. `rank_order` is `host`, `round-robin` or the GPU of each rank, also as a text; `collnet`
     says that the network reduces; `as_is` plans files as they are; `net_merge` is `ib` or `off`;
     `assume` names a known machine, whose devices are assumed where a file has none, and
-    `assume_gpu`, `assume_nic`, `assume_nvlinks` say them as the options of `topo plan` do.
+    `assume_gpu`, `assume_nic`, `assume_nvlinks` say them as the options of `topo plan` do; `engine` is
+    the inference engine that runs the job, with what it sets before NCCL starts.
     """
     expect("hosts", hosts, int)
     expect("nvlink_domain", nvlink_domain, bool)
@@ -292,7 +294,8 @@ def plan(
     expect("collnet", collnet, bool)
     expect("as_is", as_is, bool)
     expect("net_merge", net_merge, str)
-    for name, value in (("assume", assume), ("assume_gpu", assume_gpu), ("assume_nic", assume_nic)):
+    texts = {"assume": assume, "assume_gpu": assume_gpu, "assume_nic": assume_nic, "engine": engine}
+    for name, value in texts.items():
         expect(name, value, str, _NONE)
     expect_all("assume_nvlinks", assume_nvlinks, str)
     job = _job(
@@ -313,6 +316,7 @@ def plan(
         assume_gpu=assume_gpu,
         assume_nic=assume_nic,
         assume_nvlinks=list(assume_nvlinks),
+        engine=engine,
     )
     planned = _native.Planned(json.dumps(job).encode())
     answer = json.loads(planned.ask(b'{"ask": "overview"}'))

@@ -71,12 +71,13 @@ fn job(number: u64) -> (&'static str, Value, Value) {
     let assume = [None, Some("h100-sxm")][draw(10, 2)];
     let gpu = [None, Some("sm=90,nvswitch-links=18")][draw(11, 2)];
     let nic = [None, Some("speed=400000")][draw(12, 2)];
+    let engine = [None, None, Some("sglang")][draw(14, 3)];
     let nvlinks: &[&str] = [&[][..], &["GPU0:GPU1=4"]][draw(13, 2)];
     let mut options = json!({
         "hosts": hosts, "gpus": gpus, "without": without,
         "rank_order": order, "net_merge": merge, "collnet": draw(8, 4) == 0,
         "as_is": draw(9, 4) == 0, "assume": assume, "assume_gpu": gpu, "assume_nic": nic,
-        "assume_nvlinks": nvlinks,
+        "assume_nvlinks": nvlinks, "engine": engine,
     });
     let mut request = options.clone();
     options["settings"] = json!({ variable: value });
@@ -125,6 +126,7 @@ fn questions(number: u64) -> Vec<(&'static str, Value)> {
             json!({ "collectives": ["all-reduce"], "sizes": [4096, 1 << 26] }),
         ),
         ("expect", json!({ "sizes": [1 << 30] })),
+        ("engines", json!({ "size": [1 << 16], "type": "bf16" })),
         ("path", json!({ "from": "GPU0", "to": "GPU1" })),
         ("rank", json!({ "rank": 0 })),
     ];
