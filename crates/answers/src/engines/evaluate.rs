@@ -44,21 +44,6 @@ pub struct Setup<'a> {
     pub width: u64,
 }
 
-/// Why a method is not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// A setting refuses, which this one would admit.
-    pub switch: Option<String>,
-    /// Why, in words.
-    pub why: String,
-}
-
-impl From<String> for Refusal {
-    fn from(why: String) -> Self {
-        Self { switch: None, why }
-    }
-}
-
 /// The method that takes a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
@@ -82,25 +67,21 @@ fn normalized(value: &str) -> String {
 
 impl Switch {
     /// Whether the value in force is one that holds.
-    pub(super) fn holds(&self, settings: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    pub(super) fn holds(&self, settings: &BTreeMap<String, String>) -> Result<(), String> {
         let value = settings.get(&self.name).unwrap_or(&self.default);
         let value = normalized(value);
         let named = |list: &[String]| list.contains(&value);
         if (self.is.is_empty() || named(&self.is)) && !named(&self.not) {
             return Ok(());
         }
-        let wanted = self.is.first().map(|it| format!("{}={it}", self.name));
+        let wanted = self.is.first();
+        let wanted = wanted.map(|it| format!("; {}={it} admits it", self.name));
         let default = match settings.contains_key(&self.name) {
             true => "",
             false => " by default",
         };
-        Err(Refusal {
-            why: match &wanted {
-                Some(wanted) => format!("{} is {value}{default}; {wanted} admits it", self.name),
-                None => format!("{} is {value}{default}", self.name),
-            },
-            switch: wanted,
-        })
+        let wanted = wanted.unwrap_or_default();
+        Err(format!("{} is {value}{default}{wanted}", self.name))
     }
 }
 
@@ -109,7 +90,7 @@ impl Setup<'_> {
     pub fn serves(&self, method: &str) -> bool {
         let rules = self.engine.rules.iter();
         let mut own = rules.filter(|it| it.method == method);
-        own.any(|it| self.has(it) && self.gates(it, &[]).is_ok())
+        own.any(|it| self.has(it) && self.gates(it).is_ok())
     }
 
     /// Whether the version has the rule.
@@ -117,18 +98,16 @@ impl Setup<'_> {
         self.engine.has(rule, self.version)
     }
 
-    /// All that must hold of version, settings and GPUs. Settings of `without` are not looked at.
+    /// All that must hold of settings and GPUs.
     ///
     /// # Errors
     /// The first that does not hold.
-    pub fn gates(&self, rule: &Rule, without: &[&str]) -> Result<(), Refusal> {
-        for switch in &rule.switches {
-            if !without.contains(&switch.name.as_str()) {
-                switch.holds(self.settings)?;
-            }
-        }
+    pub fn gates(&self, rule: &Rule) -> Result<(), String> {
         if let Some(platform) = &rule.platform {
-            return Err(format!("it is for {platform}").into());
+            return Err(format!("it is for {platform}"));
+        }
+        for switch in &rule.switches {
+            switch.holds(self.settings)?;
         }
         if let Some(os) = &rule.os
             && (os == "linux") != self.linux
@@ -138,37 +117,37 @@ impl Setup<'_> {
             } else {
                 "another system"
             };
-            return Err(format!("not on {own}").into());
+            return Err(format!("not on {own}"));
         }
         if let Some(peer) = &rule.peer_is
             && peer != self.host.peer.name()
         {
-            return Err(format!("peer access is {}", self.host.peer.name()).into());
+            return Err(format!("peer access is {}", self.host.peer.name()));
         }
         if let Some(first) = rule.unless.iter().find(|it| self.serves(it)) {
-            return Err(format!("{first} serves these GPUs").into());
+            return Err(format!("{first} serves these GPUs"));
         }
         let (sm, ranks) = (self.host.sm, self.host.ranks);
         let arch = self.host.architecture();
         if rule.arch.as_ref().is_some_and(|it| !it.has(sm))
             || rule.not_arch.as_ref().is_some_and(|it| it.has(sm))
         {
-            return Err(format!("not for GPUs of {arch}").into());
+            return Err(format!("not for GPUs of {arch}"));
         }
         let by_arch = rule.ranks_by_arch.as_ref();
         let known = match by_arch.map(|it| of_architecture(it, sm)) {
-            Some(None) => return Err(format!("not for GPUs of {arch}").into()),
+            Some(None) => return Err(format!("not for GPUs of {arch}")),
             Some(own) => own,
             None => rule.ranks.as_ref(),
         };
         if known.is_some_and(|it| !it.0.contains(&ranks)) {
-            return Err(format!("not for {ranks} GPUs").into());
+            return Err(format!("not for {ranks} GPUs"));
         }
         self.link(rule.link)?;
         self.peers(rule)
     }
 
-    fn link(&self, link: Option<Link>) -> Result<(), Refusal> {
+    fn link(&self, link: Option<Link>) -> Result<(), String> {
         let host = self.host;
         let refused = match link {
             Some(Link::Multicast) if !host.multicast => "the GPUs have no multicast (NVSwitch)",
@@ -179,10 +158,10 @@ impl Setup<'_> {
             Some(_) if host.peer == Peer::None => "the driver grants no peer access",
             _ => return Ok(()),
         };
-        Err(refused.to_owned().into())
+        Err(refused.to_owned())
     }
 
-    fn peers(&self, rule: &Rule) -> Result<(), Refusal> {
+    fn peers(&self, rule: &Rule) -> Result<(), String> {
         let tests = rule.write_test.as_ref();
         let writes = tests.is_some_and(|it| it.holds(self.settings).is_ok());
         let refused = match (self.host.peer, rule.check) {
@@ -194,7 +173,7 @@ impl Setup<'_> {
             (Peer::IpcFails, Some(Check::Ipc)) => "CUDA IPC cannot open the peers' memory",
             _ => return Ok(()),
         };
-        Err(refused.to_owned().into())
+        Err(refused.to_owned())
     }
 
     /// A size in a unit. Rows count whole, and at least one.
@@ -245,22 +224,18 @@ impl Setup<'_> {
     ///
     /// # Errors
     /// The rule does not take it.
-    pub fn takes(&self, at: usize, message: Message) -> Result<Taken, Refusal> {
+    pub fn takes(&self, at: usize, message: Message) -> Result<Taken, String> {
         let rule = &self.engine.rules[at];
-        self.gates(rule, &[])?;
+        self.gates(rule)?;
         if rule
             .types
             .as_ref()
             .is_some_and(|it| !it.0.contains(&self.data_type))
         {
-            return Err(format!("not for {}", self.data_type.name()).into());
+            return Err(format!("not for {}", self.data_type.name()));
         }
         let bytes = message.bytes;
-        let too = |what: &str| {
-            Err(Refusal::from(format!(
-                "not for messages of {bytes} bytes{what}"
-            )))
-        };
+        let too = |what: &str| Err(format!("not for messages of {bytes} bytes{what}"));
         if rule.grain.is_some_and(|it| !bytes.is_multiple_of(it)) {
             return too(", which are no multiple of its packets");
         }
@@ -275,7 +250,7 @@ impl Setup<'_> {
             match sizes.of(sm, ranks) {
                 Some(spans) if spans.has(self.measure(unit, bytes)) => {}
                 Some(_) => return too(""),
-                None => return Err(format!("no sizes for {ranks} GPUs of it").into()),
+                None => return Err(format!("no sizes for {ranks} GPUs of it")),
             }
         }
         if self.cap(rule).is_some_and(|it| bytes > it) {
@@ -285,7 +260,7 @@ impl Setup<'_> {
             let all = self.engine.rules.iter().enumerate();
             let mut others = all.filter(|(_, it)| it.method == *name && self.has(it));
             if others.any(|(other, _)| self.takes(other, message).is_ok()) {
-                return Err(format!("{name} takes it").into());
+                return Err(format!("{name} takes it"));
             }
         }
         if rule.table.is_some() {

@@ -247,6 +247,12 @@ pub enum EnginesError {
     /// A version without an engine.
     #[error("a version or settings of an engine without its name; expected the engine, too")]
     NoEngine,
+    /// What is said of peer access is a property of the machine, or contradicts it.
+    #[error(
+        "peer access {}: the machine says which pairs have none; expected what it does where the driver grants it",
+        .0.name()
+    )]
+    Peers(Peer),
     /// The sizes are too many, or the facts are damaged.
     #[error("{0}")]
     Other(String),
@@ -278,6 +284,9 @@ pub fn engines(
     let doubtful = !told && host.is_doubtful(planned);
     let mut peers = vec![host.peer];
     match question.peer_access {
+        Some(peer) if peer == Peer::None || host.peer == Peer::None => {
+            return Err(EnginesError::Peers(peer));
+        }
         Some(peer) => {
             host.peer = peer;
             peers = vec![peer];

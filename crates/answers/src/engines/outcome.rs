@@ -229,11 +229,11 @@ fn refused(setup: &Setup<'_>, ranges: &[Range]) -> Vec<Refused> {
             mode: Mode::Graph,
         };
         let why = match setup
-            .gates(rule, &[])
+            .gates(rule)
             .and_then(|()| setup.takes(at, probe).map(|_| ()))
         {
             Ok(()) => "another method comes first".to_owned(),
-            Err(refusal) => refusal.why,
+            Err(why) => why,
         };
         let new = Refused {
             method: rule.method.clone(),
