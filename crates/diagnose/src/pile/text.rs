@@ -64,7 +64,9 @@ impl LineReader for TextReader<'_, '_> {
             calls.add(process, message.text, || Line::new(name, number, line));
         }
         let place = u32::try_from(number).unwrap_or(u32::MAX);
-        let listing = self.listing.as_mut();
+        // What NCCL logs is no listing.
+        let is_logged = message.is_some_and(|it| it.source.is_some());
+        let listing = self.listing.as_mut().filter(|_| !is_logged);
         // A matrix that contradicts itself shows nothing.
         if listing.is_some_and(|it| it.line(place, bare(line)).is_err()) {
             self.listing = None;

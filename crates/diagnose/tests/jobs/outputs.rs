@@ -132,7 +132,7 @@ fn outputs_show_causes() {
         ),
         (
             "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed:255\n",
-            "port-event",
+            "port-errors",
             "mlx5_0 port 1",
         ),
         (
