@@ -201,6 +201,11 @@ pub struct Variables {
     #[serde(default)]
     #[arg(long, value_name = "NAME", value_parser = Engine::read)]
     pub engine: Option<Engine>,
+    /// The oldest NVIDIA driver of the job, by its version of CUDA, such as 13.2; it decides LL128 on
+    /// Rubin [default: new enough]
+    #[serde(default, deserialize_with = "driver")]
+    #[arg(long, value_name = "VERSION", value_parser = driver_version)]
+    pub driver_version: Option<String>,
 }
 
 impl Variables {
@@ -208,7 +213,14 @@ impl Variables {
     pub fn settings(&self) -> Settings {
         let version = self.nccl.unwrap_or_default();
         let beneath = self.engine.as_ref().map(Engine::sets).unwrap_or_default();
-        Settings::with_variables(version, beneath.into_iter().chain(self.set.iter().cloned()))
+        let given = self.set.iter().cloned().chain(self.driver());
+        Settings::with_variables(version, beneath.into_iter().chain(given))
+    }
+
+    /// The driver's version as one of the variables that settings are read from.
+    pub fn driver(&self) -> Option<(String, String)> {
+        let version = self.driver_version.clone();
+        version.map(|version| (planner::settings::DRIVER_VERSION.to_owned(), version))
     }
 
     /// These variables over those of the text that describes a machine, and those over what the
@@ -263,6 +275,17 @@ pub fn degrade(text: &str) -> Result<Edit, String> {
     Edit::degrade(text).map_err(|error| error.to_string())
 }
 
+/// Reads the version of a driver, such as 13.2.
+///
+/// # Errors
+/// It is none; a sentence.
+pub fn driver_version(text: &str) -> Result<String, String> {
+    match planner::settings::driver_number(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected the CUDA version that nvidia-smi shows, such as 13.2".to_owned()),
+    }
+}
+
 /// Reads NAME=VALUE.
 ///
 /// # Errors
@@ -306,6 +329,10 @@ fn version<'de, D: Deserializer<'de>>(given: D) -> Result<Option<NcclVersion>, D
         read.map_err(|why| Error::custom(format!("NCCL {text}: {why}")))
     });
     version.transpose()
+}
+
+fn driver<'de, D: Deserializer<'de>>(given: D) -> Result<Option<String>, D::Error> {
+    some(given, "driver_version", driver_version)
 }
 
 /// A text that is read, or none.

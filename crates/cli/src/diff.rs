@@ -102,6 +102,7 @@ fn many(
         set: arguments.set.clone(),
         nccl: arguments.nccl.first().copied(),
         engine: None,
+        driver_version: None,
     };
     let given = read_settings(&[], &variables, environment, output)?;
     let hosts = arguments.hosts.unwrap_or(1);
@@ -321,6 +322,7 @@ fn read(
                 set,
                 nccl: side.nccl,
                 engine: None,
+                driver_version: None,
             };
             let given = read_settings(
                 std::slice::from_ref(&machine),

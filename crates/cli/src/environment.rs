@@ -158,7 +158,8 @@ impl Environment {
             !named_here
         });
         let version = given.nccl.unwrap_or_default();
-        Settings::with_variables(version, variables.cloned().collect::<Vec<_>>())
+        let variables = variables.cloned().chain(given.driver());
+        Settings::with_variables(version, variables.collect::<Vec<_>>())
     }
 }
 

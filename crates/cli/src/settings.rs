@@ -30,6 +30,7 @@ pub(crate) fn read_settings(
         nccl: of_text.nccl,
         set: variables.set.clone(),
         engine: None,
+        driver_version: variables.driver_version.clone(),
     };
     let settings = environment.settings(said, &given, &mut output.warnings);
     with_graph_file(settings, output)

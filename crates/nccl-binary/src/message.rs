@@ -19,6 +19,9 @@ pub enum Network {
     Socket,
 }
 
+/// The driver's version unless a job says otherwise: 12.9.
+pub const DRIVER_VERSION: u32 = 12_090;
+
 /// The line of a host's log before all ranks send to each other.
 pub(crate) const PEERS_BEGIN: &str = "topo: all ranks send to each other";
 
@@ -46,6 +49,8 @@ pub struct Request {
     pub nvlink_domain: bool,
     /// GPUs access each other's memory.
     pub peer_access: bool,
+    /// The driver's version as CUDA's number, 1000 × major + 10 × minor.
+    pub driver: u32,
     /// Message sizes of the collectives that are started, bytes.
     pub sizes: Vec<u64>,
     /// What is called.
@@ -73,6 +78,7 @@ impl Request {
             tuner: None,
             nvlink_domain: false,
             peer_access: true,
+            driver: DRIVER_VERSION,
             sizes: Vec::new(),
             calls: Calls::ONE,
             peers: false,

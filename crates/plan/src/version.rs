@@ -21,10 +21,12 @@ pub enum NcclVersion {
     V2_31,
     /// 2.32.3
     V2_32,
+    /// 2.32.6, from its public source; no binary has judged it. It is chosen by name only.
+    V2_32_6,
 }
 
 impl NcclVersion {
-    /// All of them, oldest first.
+    /// Those that a binary has judged, oldest first.
     pub const ALL: [Self; 6] = [
         Self::V2_27,
         Self::V2_28,
@@ -34,10 +36,15 @@ impl NcclVersion {
         Self::V2_32,
     ];
 
-    /// The newest one, which is the default.
+    /// The newest one of [`Self::ALL`], which is the default.
     pub const NEWEST: Self = Self::V2_32;
 
-    /// The full number, such as `2.30.7`.
+    /// All that have a name.
+    fn named() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain([Self::V2_32_6])
+    }
+
+    /// The full number, such as `2.30.7`, with a mark where no binary has judged it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V2_27 => "2.27.7",
@@ -46,6 +53,7 @@ impl NcclVersion {
             Self::V2_30 => "2.30.7",
             Self::V2_31 => "2.31.2",
             Self::V2_32 => "2.32.3",
+            Self::V2_32_6 => "2.32.6 (from source, not judged by a binary)",
         }
     }
 
@@ -64,14 +72,13 @@ impl NcclVersion {
             Self::V2_30 => "nccl-2.30",
             Self::V2_31 => "nccl-2.31",
             Self::V2_32 => "nccl-2.32",
+            Self::V2_32_6 => "nccl-2.32.6-from-source",
         }
     }
 
     /// The version whose profile has this name; `None` for the profiles of others.
     pub fn of_profile(profile: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|version| version.profile() == profile)
+        Self::named().find(|version| version.profile() == profile)
     }
 }
 
@@ -112,6 +119,8 @@ fn known() -> String {
     NcclVersion::ALL
         .map(|version| format!("{} ({version})", version.minor()))
         .join(", ")
+        + ", "
+        + NcclVersion::V2_32_6.name()
 }
 
 impl FromStr for NcclVersion {
@@ -119,9 +128,9 @@ impl FromStr for NcclVersion {
 
     /// Reads a number with or without the patch release: `2.30`, `2.30.7`.
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
-        Self::ALL
-            .into_iter()
-            .find(|version| version.name() == text || version.minor() == text)
+        let is_number = |name: &str| name.split(' ').next() == Some(text);
+        NcclVersion::named()
+            .find(|it| it.name() == text || it.minor() == text || is_number(it.name()))
             .ok_or_else(|| UnknownVersion {
                 found: text.to_owned(),
             })
@@ -140,12 +149,19 @@ mod tests {
             assert_eq!(NcclVersion::of_profile(version.profile()), Some(version));
         }
         assert_eq!(NcclVersion::ALL.last(), Some(&NcclVersion::NEWEST));
+        let by_name = NcclVersion::V2_32_6;
+        for text in ["2.32.6", by_name.name()] {
+            assert_eq!(text.parse(), Ok(by_name));
+        }
+        assert_eq!(by_name.minor(), "2.32");
+        assert_eq!(NcclVersion::of_profile(by_name.profile()), Some(by_name));
         let error = "2.30.4".parse::<NcclVersion>().map_err(|it| it.to_string());
         assert_eq!(
             error,
             Err(
                 "NCCL `2.30.4` is not known; expected one of 2.27 (2.27.7), 2.28 (2.28.9), \
-                 2.29 (2.29.7), 2.30 (2.30.7), 2.31 (2.31.2), 2.32 (2.32.3)"
+                 2.29 (2.29.7), 2.30 (2.30.7), 2.31 (2.31.2), 2.32 (2.32.3), \
+                 2.32.6 (from source, not judged by a binary)"
                     .to_owned()
             )
         );

@@ -55,6 +55,7 @@ pub use job::{EqualHosts, HostEdit, Job, RankPlacement};
 pub use note::Note;
 pub use plan::NcclVersion;
 pub use planned::{Planned, plan};
+pub use prepare::sm_min;
 pub use routing::Routing;
 pub use rules::Rules;
 pub use settings::Settings;

@@ -62,6 +62,10 @@ pub enum Note {
     },
     /// Trees leave a host through port 0, which is not there (NCCL to 2.28).
     TreePort,
+    /// The version is known from its source only.
+    FromSource,
+    /// LL128 of Rubin depends on the driver's version, which is not known.
+    Driver,
     /// Two GPUs of a host that decide their transport differently.
     Transports {
         /// The first, counted in its node.
@@ -125,6 +129,15 @@ impl fmt::Display for Note {
                 f,
                 "the paths between GPUs {from} and {to} of a node differ by direction, and so do their transports: NCCL \
                  fails when they connect, such as in an all-to-all (NCCL_P2P_LEVEL can make them equal)"
+            ),
+            Self::FromSource => f.write_str(
+                "2.32.6 is planned from its public source, which no binary has judged: times of Rubin assume that all channels \
+                 for a size get work and that one thread block works on each; NCCL's own rules for both are not known. \
+                 Bandwidths and latencies of single choices, windows and the search are those of 2.32.3",
+            ),
+            Self::Driver => f.write_str(
+                "LL128 is planned for a driver of CUDA 13.3 or newer; with an older one on any host, NCCL does without \
+                 LL128 on Rubin whose NICs are reached over C2C or through another GPU (--driver-version 13.2 plans that)",
             ),
             Self::Processors => {
                 f.write_str("hosts have different processors: NCCL takes their vendor as mixed when it estimates costs")

@@ -63,6 +63,13 @@ pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
         profile,
         settings.rules,
     )?;
+    if settings.rules.version() == NcclVersion::V2_32_6 {
+        notes.push(Note::FromSource);
+    }
+    let (tuning, rules) = (&settings.tuning, settings.rules);
+    if cost::assumes_driver(&costs, &joined.cost_inputs(), tuning, rules) {
+        notes.push(Note::Driver);
+    }
     Ok(Planned {
         plan: artifact::plan(&hosts, &joined, &settings, job.collnet, &costs)?,
         job: joined,

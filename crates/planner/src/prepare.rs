@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use plan::RankOrder;
 use topology::join;
-use topology::merge::{MergeOptions, merge};
-use topology::xml::{Document, Element};
+use topology::merge::merge;
+use topology::xml::{Document, Element, Tag, c_int};
 
 use crate::domain::nvlink_domain;
 use crate::error::Error;
@@ -41,13 +41,8 @@ pub(crate) fn hosts<'a>(
         change_documents::<Error>(&mut hosts, first)?;
         add_interfaces(job, &mut hosts, notes)?;
     }
-    let options = match (job.physical_ports, job.as_is) {
-        (false, _) => Some(settings.merge_options()),
-        (true, false) => Some(settings.merge_options().without_groups()),
-        (true, true) => None,
-    };
-    if let Some(options) = options {
-        merge_ports(&mut hosts, &options, notes)?;
+    if !(job.physical_ports && job.as_is) {
+        merge_ports(&mut hosts, settings, job.physical_ports, notes)?;
     }
     let mut hosts = with_domain(job, hosts, settings, notes)?;
     if !job.as_is {
@@ -128,14 +123,37 @@ fn add_interfaces(job: &Job, hosts: &mut Hosts<'_>, notes: &mut Vec<Note>) -> Re
     })
 }
 
-/// Numbers ports and merges them into virtual devices, as NCCL's InfiniBand transport does.
+/// The lowest compute capability × 10 of the GPUs of a job; 0 without GPUs.
+pub fn sm_min(hosts: &[EqualHosts]) -> i32 {
+    fn least(element: &Element) -> Option<i32> {
+        let ranked = element.tag == Tag::Gpu && element.get("rank").is_some();
+        let own = element.get("sm").filter(|_| ranked).map(c_int);
+        own.into_iter()
+            .chain(element.children.iter().filter_map(least))
+            .min()
+    }
+    hosts
+        .iter()
+        .filter_map(|it| least(&it.document.root))
+        .min()
+        .unwrap_or(0)
+}
+
+/// Numbers ports and, unless they stay physical, merges them into virtual devices, as NCCL's
+/// InfiniBand transport does.
 fn merge_ports(
     hosts: &mut Hosts<'_>,
-    options: &MergeOptions,
+    settings: &Settings,
+    physical: bool,
     notes: &mut Vec<Note>,
 ) -> Result<(), Error> {
+    let sm_min = sm_min(hosts);
     change_documents(hosts, |host| {
-        let merged = merge(&host.document, options)?;
+        let mut options = settings.merge_options(&host.document, sm_min);
+        if physical {
+            options = options.without_groups();
+        }
+        let merged = merge(&host.document, &options)?;
         Ok(merged.map(|merged| {
             let lost = merged.devices.iter().filter(|device| device.lost);
             notes.extend(lost.map(|device| Note::LostDevice {

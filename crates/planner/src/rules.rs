@@ -87,7 +87,7 @@ impl WindowRules {
                 NcclVersion::V2_27 => None,
                 NcclVersion::V2_28 => Some(56),
                 NcclVersion::V2_29 | NcclVersion::V2_30 => Some(55),
-                NcclVersion::V2_31 | NcclVersion::V2_32 => Some(54),
+                _ => Some(54),
             },
             cuts: since(NcclVersion::V2_28),
             needs_one_node: since(NcclVersion::V2_29),
@@ -181,6 +181,11 @@ pub struct Rules {
     /// Processors of AMD, and Intel's of 2024, have bandwidths of their own between sockets (2.31,
     /// binary).
     pub knows_newer_processors: bool,
+    /// Rubin has bandwidths, NVLS channels, a rule for LL128 and merged ports of its own (2.32,
+    /// source, binary). Before, it has Blackwell's.
+    pub knows_rubin: bool,
+    /// Rings, trees and NVLS of Rubin have a model of their time as pipelines (2.32.6, source).
+    pub prices_pipelines: bool,
     /// Trees on POWER are as slow as rings inside a host (until 2.30, source; not in 2.31, binary).
     pub slows_power_trees: bool,
     /// Between two nodes PAT, and trees on Blackwell, are as fast as their links outside (2.31,
@@ -263,7 +268,7 @@ impl Rules {
             pxn_needs_gdr: v30,
             first_port: match version {
                 NcclVersion::V2_30 => FirstPort::Wrapped,
-                NcclVersion::V2_32 => FirstPort::Spread,
+                NcclVersion::V2_32 | NcclVersion::V2_32_6 => FirstPort::Spread,
                 _ => FirstPort::Device,
             },
             counts_relayed_nvlink: v30,
@@ -274,6 +279,8 @@ impl Rules {
             writes_ranks: v30,
             knows_newer_processors: v31,
             derives_rails: v32,
+            knows_rubin: v32,
+            prices_pipelines: since(NcclVersion::V2_32_6),
             slows_power_trees: !v31,
             counts_links_outside: v31,
             corrects_nvls_tree_on_arm: v31,
@@ -299,6 +306,11 @@ impl Rules {
         } else {
             Preference::Bandwidth
         }
+    }
+
+    /// Whether a compute capability × 10 is of Rubin or later, for this version.
+    pub const fn is_rubin(&self, sm: i32) -> bool {
+        self.knows_rubin && topology::bandwidth::is_rubin(sm)
     }
 
     /// Fewest channels of an NVLS graph that can be used.

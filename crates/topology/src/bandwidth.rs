@@ -18,9 +18,16 @@ pub const GENERATIONS: [&str; 6] = [
 /// Between the two partitions of one GPU.
 pub const PARTITION_SIBLING: f32 = 2618.0;
 
-/// Bandwidth of one NVLink of a GPU with this compute capability × 10, GB/s.
-pub const fn nvlink(sm: i32) -> f32 {
+/// Whether a compute capability × 10 is of Rubin or later, as NCCL 2.32 tells (source, binary).
+pub const fn is_rubin(sm: i32) -> bool {
+    sm >= 107 && !matches!(sm, 110 | 120 | 121)
+}
+
+/// Bandwidth of one NVLink of a GPU with this compute capability × 10, GB/s. `knows_rubin`: Rubin
+/// has links of its own (NCCL 2.32 and newer); otherwise it has Blackwell's.
+pub const fn nvlink(sm: i32, knows_rubin: bool) -> f32 {
     match sm {
+        _ if knows_rubin && is_rubin(sm) => 31.2,
         100.. => 40.1,
         90.. => 20.6,
         86 => 12.0,

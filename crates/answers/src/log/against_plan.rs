@@ -7,6 +7,7 @@ use nccl_log::compare::answer::Answer;
 use nccl_log::compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
+use planner::settings::driver_number;
 use planner::{NcclVersion, Settings};
 use serde::Serialize;
 use topology::xml::Document;
@@ -146,7 +147,10 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
     let version = version(log, question.variables.nccl, &mut notes);
     let hosts = question.hosts.unwrap_or(communicator.nodes.max(1));
     let variables = settings(log, &question.variables.set, &mut notes);
-    let settings = Settings::with_variables(version, variables);
+    let mut settings = Settings::with_variables(version, variables);
+    let drivers = log.hosts.values().filter_map(|it| it.values.get("driver"));
+    let drivers = drivers.flatten().filter_map(|it| driver_number(it));
+    settings.tuning.driver = drivers.min().or(settings.tuning.driver);
     let spec = question.job;
     let Some(machine) = spec.machines.first() else {
         return Err(JobError::NoMachine.into());

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use answers::cost::CallOptions;
-use answers::job_options::{RankOptions, variable};
+use answers::job_options::{RankOptions, driver_version, variable};
 use answers::sizes::Sizes;
 use answers::values::within;
 use clap::{Args, ValueEnum};
@@ -78,6 +78,9 @@ pub(crate) struct NcclCheckArguments {
     /// Set one of NCCL's variables, for NCCL and for the plan (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = variable)]
     pub set: Vec<(String, String)>,
+    /// The driver that the stand-ins present, by its version of CUDA
+    #[arg(long, value_name = "VERSION", value_parser = driver_version, default_value = "12.9")]
+    pub driver_version: String,
     #[command(flatten)]
     pub form: FormArguments,
 }

@@ -158,8 +158,9 @@ impl AskedJob {
 
     /// Whether a host of several GPUs has ports that NCCL merges.
     pub(super) fn leaves_to_chance(&self, settings: &Settings) -> bool {
+        let sm_min = planner::sm_min(&self.job.hosts);
         let mut hosts = self.job.hosts.iter();
-        hosts.any(|it| gpus(it) > 1 && merges(&it.document, settings))
+        hosts.any(|it| gpus(it) > 1 && merges(&it.document, settings, sm_min))
     }
 }
 
@@ -169,7 +170,7 @@ fn gpus(hosts: &EqualHosts) -> usize {
 }
 
 /// Whether NCCL merges ports of a machine.
-fn merges(document: &Document, settings: &Settings) -> bool {
-    let merged = topology::merge::merge(document, &settings.merge_options());
+fn merges(document: &Document, settings: &Settings, sm_min: i32) -> bool {
+    let merged = topology::merge::merge(document, &settings.merge_options(document, sm_min));
     merged.is_ok_and(|merged| merged.is_some_and(|merged| !merged.devices.is_empty()))
 }

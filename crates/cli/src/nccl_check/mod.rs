@@ -16,13 +16,13 @@ use answers::report;
 use answers::sizes::Sizes;
 use anyhow::{Context, Result, anyhow, bail};
 use nccl_binary::job::{CONNECTS_LATE, Job, JobHost, NoAnswer, RESERVED};
-use nccl_binary::message::{Network, Request};
+use nccl_binary::message::{DRIVER_VERSION, Network, Request};
 use nccl_binary::{host, log};
 use nccl_log::compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use plan::cost::{Calls, Registration};
 use plan::{Algorithm, CostTable, Plan};
 use planner::memory::MemorySettings;
-use planner::settings::CtaPolicy;
+use planner::settings::{CtaPolicy, driver_number};
 use planner::{NcclVersion, Settings};
 use program::Protocol;
 
@@ -64,6 +64,8 @@ pub(crate) struct Asked {
     pub sizes: Vec<u64>,
     pub calls: Calls,
     pub peers: bool,
+    /// The driver's version as CUDA's number.
+    pub driver: u32,
     /// NCCL's variables, for NCCL and for the plan.
     pub set: Vec<(String, String)>,
 }
@@ -138,11 +140,12 @@ fn refuse_reserved(arguments: &NcclCheckArguments) -> Result<()> {
 fn version_of(answer: &Answer) -> Result<(NcclVersion, bool)> {
     let number = answer.version;
     let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
-    let version: NcclVersion = format!("{major}.{minor}").parse()?;
-    Ok((
-        version,
-        version.name() != format!("{major}.{minor}.{patch}"),
-    ))
+    let name = format!("{major}.{minor}.{patch}");
+    let version: NcclVersion = match name.parse() {
+        Ok(version) => version,
+        Err(_) => format!("{major}.{minor}").parse()?,
+    };
+    Ok((version, version.name() != name))
 }
 
 /// Asks an NCCL library about a job, and compares it with the plan.
@@ -159,7 +162,8 @@ pub(crate) fn check(
     let mut answer = ask(asked, library, hosts, job.nvlink_domain())?;
     let (version, other_patch) = version_of(&answer)?;
     // From the command line only: NCCL gets no others.
-    let settings = Settings::with_variables(version, asked.set.clone());
+    let mut settings = Settings::with_variables(version, asked.set.clone());
+    settings.tuning.driver = Some(asked.driver);
     let mut settings = with_graph_file(settings, output)?;
     // NCCL is asked through a tuner plug-in, which switches this policy off.
     let by_policy = settings.tuning.cta_policy == CtaPolicy::Efficiency;
@@ -294,6 +298,7 @@ impl Asked {
             sizes: sizes(arguments)?,
             calls: arguments.calls.calls(),
             peers: arguments.peers,
+            driver: driver_number(&arguments.driver_version).unwrap_or(DRIVER_VERSION),
             set: arguments.set.clone(),
         })
     }
@@ -337,6 +342,7 @@ fn ask(asked: &Asked, library: &Path, hosts: Vec<JobHost>, nvlink_domain: bool) 
             sizes: asked.sizes.clone(),
             calls: asked.calls,
             peers: asked.peers,
+            driver: asked.driver,
             graphs: true,
             variables: asked.set.clone(),
             ..Request::of(library)

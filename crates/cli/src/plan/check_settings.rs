@@ -32,6 +32,7 @@ pub(super) fn run(
             let mut variables = engine.map(Engine::sets).unwrap_or_default();
             variables.extend(of_file(file)?);
             variables.extend(arguments.job.variables.set.iter().cloned());
+            variables.extend(arguments.job.variables.driver());
             let version = arguments.job.variables.nccl.unwrap_or_default();
             with_graph_file(Settings::with_variables(version, variables), output)?
         }

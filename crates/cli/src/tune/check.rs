@@ -10,6 +10,8 @@ use nccl_log::compare::{Difference, Field, FieldComparison};
 use plan::Algorithm;
 use plan::cost::{Calls, doubling};
 use planner::Job;
+use planner::cost::RUBIN_DRIVER;
+use planner::settings::DRIVER_VERSION;
 use program::Protocol;
 
 use crate::arguments::nccl_check::Net;
@@ -59,7 +61,7 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
     let settings = &proposal.planned.settings;
     let given = settings
         .deciding()
-        .filter(|(name, _)| !RESERVED.contains(name));
+        .filter(|(name, _)| !RESERVED.contains(name) && *name != DRIVER_VERSION);
     let mut set: Vec<(String, String)> = given
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
@@ -76,6 +78,7 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
         sizes: doubling(1 << 10, 256 << 20).step_by(3).collect(),
         calls: Calls::ONE,
         peers: false,
+        driver: settings.tuning.driver.unwrap_or(RUBIN_DRIVER),
         set,
     };
     let mut found = check(&asked, library, job, &mut Output::default())?;

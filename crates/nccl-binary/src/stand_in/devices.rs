@@ -10,9 +10,6 @@ use topology::xml;
 use super::ports::{self, Port, UsedPorts};
 use crate::message::{Network, Request};
 
-/// The driver's version as CUDA's number: 12.9.
-pub(crate) const DRIVER_VERSION: i32 = 12_090;
-
 /// Memory of each GPU, MiB: more than processors address.
 const ENDLESS_MIB: u64 = 1 << 40;
 
@@ -38,7 +35,7 @@ pub(crate) struct Devices {
 /// A machine whose memory is endless and costs nothing until it is written.
 fn setup(request: &Request) -> Setup {
     Setup {
-        driver: DRIVER_VERSION as u32,
+        driver: request.driver,
         fabric: match request.nvlink_domain {
             true => Fabric::Whole,
             false => Fabric::None,

@@ -15,7 +15,7 @@ use phantom::calls::ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHa
 use phantom::calls::pointer::cuPointerGetAttribute;
 
 use super::context::{self, Code, INVALID_DEVICE, INVALID_VALUE, SUCCESS, put};
-use super::devices::{self, DRIVER_VERSION};
+use super::devices;
 use super::driver::{self, done, new_handle, put_text};
 use super::memory;
 use super::{Presented, find, presented};
@@ -34,6 +34,9 @@ const NO_DEVICE: i32 = -2;
 
 /// Bytes of `cudaFuncAttributes` that are written.
 const FUNCTION_ATTRIBUTE_BYTES: usize = 52;
+
+/// The runtime's version as CUDA's number: 12.9.
+const RUNTIME_VERSION: i32 = 12_090;
 
 /// Registers of a thread that every kernel says it needs.
 const REGISTERS: i32 = 96;
@@ -64,7 +67,7 @@ unsafe extern "C" fn device(out: *mut i32) -> Code {
 
 unsafe extern "C" fn runtime_version(out: *mut i32) -> Code {
     // SAFETY: CUDA's caller gives an address for the result.
-    unsafe { put(out, DRIVER_VERSION) }
+    unsafe { put(out, RUNTIME_VERSION) }
 }
 
 extern "C" fn last_error() -> Code {
@@ -275,7 +278,7 @@ unsafe extern "C" fn entry_point(
     status: *mut i32,
 ) -> Code {
     // SAFETY: as the caller of this function.
-    unsafe { entry_point_of_version(name, out, DRIVER_VERSION as u32, flags, status) }
+    unsafe { entry_point_of_version(name, out, RUNTIME_VERSION as u32, flags, status) }
 }
 
 /// The runtime's functions that are presented.

@@ -194,6 +194,12 @@ impl CostTable {
             _ => pipelined.div_ceil(OPERATIONS_PER_TURN),
         };
         let mut time = latency * turns as f32 + bytes as f32 / (1000.0 * bandwidth);
+        if let Some(pipeline) = &self.pipeline
+            && let Some(entry) = pipeline.entry(choice)
+        {
+            let (channels, _) = self.size(bytes, algorithm, protocol);
+            time = pipeline.time_us(job, entry, operation, channels)? as f32;
+        }
         // Collectives without a reduction move bytes.
         let moves = matches!(
             operation.collective,

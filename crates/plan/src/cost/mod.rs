@@ -14,6 +14,7 @@ pub mod chunk;
 pub mod kernel;
 pub mod model;
 pub mod operation;
+pub mod pipeline;
 pub mod spread;
 pub mod table;
 pub mod threads;
@@ -24,6 +25,7 @@ pub use chunk::{BufferTooSmall, Chunking};
 pub use kernel::WindowKernel;
 pub use model::{Range, doubling};
 pub use operation::{Calls, DataType, Registration, TunedOperation};
+pub use pipeline::{PipelineCosts, PipelineEntry};
 pub use table::{
     CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
     RegisteredBuffers, RegisteredNvls, RingGrowth, Threads, TreeCorrection,

@@ -6,6 +6,7 @@ use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
+use crate::cost::pipeline::PipelineCosts;
 use crate::cost::window::costs::WindowCosts;
 use program::{Collective, Protocol};
 
@@ -33,6 +34,9 @@ pub struct CostTable {
     pub latency_factors: LatencyFactors,
     /// How PAT is taken.
     pub pat: PatCosts,
+    /// The model of NCCL 2.32.6 for Rubin; absent where only the older one holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineCosts>,
     /// What kernels for symmetric windows depend on; absent where NCCL has none for the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<WindowCosts>,
@@ -100,6 +104,8 @@ pub enum Off {
     NoNvSwitch,
     /// 128 bytes may arrive out of order on these links or with these GPUs.
     Ll128Unsafe,
+    /// LL128 needs a newer driver on this path to the network.
+    Ll128Driver,
     /// The plug-in of the network, or the number of heads, does not allow this collective.
     NetworkLacksCollective,
     /// The algorithm does not support the protocol.
@@ -118,6 +124,9 @@ impl Off {
             Self::NoCollnet => "needs a network that reduces (CollNet)",
             Self::ChainHeads => "its chains begin at GPUs that are no heads of the network",
             Self::NoNvSwitch => "needs an NVSwitch",
+            Self::Ll128Driver => {
+                "Rubin's LL128 over C2C or PXN to the network needs a driver of CUDA 13.3 or newer"
+            }
             Self::Ll128Unsafe => "LL128 is not safe on these links or GPUs",
             Self::NetworkLacksCollective => {
                 "the network's plug-in or its heads do not allow this collective"

@@ -22,7 +22,10 @@ pub(crate) fn check(
     made: Option<Arc<Expansion>>,
 ) -> Result<Option<Arc<Expansion>>, Error> {
     for (index, setting) in plan.settings.iter().enumerate() {
-        let letters = setting.name.strip_prefix("NCCL_").unwrap_or_default();
+        // What decides beside NCCL's variables, such as the driver, has a name of ours.
+        let mut prefixes = ["NCCL_", "TOPO_"].into_iter();
+        let letters = prefixes.find_map(|it| setting.name.strip_prefix(it));
+        let letters = letters.unwrap_or_default();
         let is_letter = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
         if letters.is_empty() || !letters.bytes().all(is_letter) {
             let name = excerpt(&setting.name);

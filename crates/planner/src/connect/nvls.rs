@@ -32,10 +32,12 @@ pub(super) fn channels(
         // Nodes are not numbered yet when NCCL decides this.
         nodes > 1 && hosts > 1
     };
-    let mut channels = match (facts.sm_first >= BLACKWELL_SM, networked) {
-        (true, true) => 32,
-        (true, false) => 24,
-        (false, _) => 16,
+    let mut channels = match (facts.sm_first, networked) {
+        (sm, true) if rules.is_rubin(sm) => 64,
+        (sm, false) if rules.is_rubin(sm) => 48,
+        (BLACKWELL_SM.., true) => 32,
+        (BLACKWELL_SM.., false) => 24,
+        _ => 16,
     };
     if let Some(tuned) = BlackwellTuning::of(facts, nodes, rules) {
         channels = tuned.channels.unwrap_or(channels);

@@ -157,7 +157,8 @@ impl GatheredGraphs {
                     if path.kind == PathType::Nvl || rules.counts_relayed_nvlink =>
                 {
                     let sm = system.gpu(to).map_or(0, |gpu| gpu.sm);
-                    DEFAULT_PARTS * ((path.bw / bandwidth::nvlink(sm)) as u32).max(1)
+                    DEFAULT_PARTS
+                        * ((path.bw / bandwidth::nvlink(sm, rules.knows_rubin)) as u32).max(1)
                 }
                 _ => DEFAULT_PARTS,
             }

@@ -9,6 +9,7 @@ use program::{Collective, Protocol};
 use topology::CpuVendor;
 
 use super::inputs::Merged;
+use super::pipeline;
 use super::profile::{PerGeneration, PerScale};
 use super::tables::TableModel;
 
@@ -71,7 +72,10 @@ impl TableModel<'_> {
         if !self.rules.models_nvls_heads {
             return self.nvls_channel_bandwidth(collective, algorithm);
         }
-        let efficiency = *self.profile.efficiency.nvls.of(self.inputs.min_cc) as f32;
+        let efficiency = match pipeline::holds(self.inputs, self.rules) {
+            true => pipeline::NVLS_EFFICIENCY as f32,
+            false => *self.profile.efficiency.nvls.of(self.inputs.min_cc) as f32,
+        };
         let channels = graph.channels as f32;
         let mut inside = graph.bw_intra * efficiency * (channels - 1.0) / channels;
         if collective == Collective::AllReduce {

@@ -15,7 +15,8 @@ fn source(version: NcclVersion) -> String {
             format!("NCCL {version}, cost model (graph/tuning.cc), public source")
         }
         NcclVersion::V2_31 => format!("NCCL {version}, costs that the binary predicts"),
-        NcclVersion::V2_32 => {
+        NcclVersion::V2_32 | NcclVersion::V2_32_6 => {
+            let version = NcclVersion::V2_32;
             format!("NCCL {version}, constants that the binary hands to tuner plug-ins")
         }
     }
@@ -185,7 +186,7 @@ fn bandwidth_limits(version: NcclVersion) -> BandwidthLimits {
         _ => same(40.0),
     };
     let (ll, tree_ll128) = match version {
-        NcclVersion::V2_32 => (282.4, 36.7),
+        NcclVersion::V2_32 | NcclVersion::V2_32_6 => (282.4, 36.7),
         _ => (282.0, 31.67),
     };
     let nvls_tree = match version {

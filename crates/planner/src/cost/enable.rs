@@ -2,11 +2,38 @@
 //! need.
 
 use plan::Algorithm;
-use plan::cost::{Off, WindowKernel};
+use plan::cost::{CostTable, Off, WindowKernel};
 use program::{Collective, Protocol};
 use topology::PathType;
 
+use super::inputs::Inputs;
 use super::tables::TableModel;
+use crate::rules::Rules;
+use crate::settings::Tuning;
+
+/// First compute capability (× 10) whose LL128 may reach a NIC over C2C or through another GPU.
+const HOPPER: i32 = 90;
+
+/// The oldest driver, as CUDA's number, with which Rubin's LL128 does so: that of CUDA 13.3. Source:
+/// NCCL 2.32.3.
+pub const RUBIN_DRIVER: u32 = 13_030;
+
+/// Whether LL128 depends on the driver, if nothing else forbids it.
+fn asks_driver(inputs: &Inputs, rules: Rules, algorithm: Algorithm) -> bool {
+    rules.is_rubin(inputs.min_cc) && inputs.graph(algorithm).type_inter > PathType::Pxb
+}
+
+/// Whether a table depends on a driver whose version is not known.
+pub fn assumes_driver(table: &CostTable, inputs: &Inputs, tuning: &Tuning, rules: Rules) -> bool {
+    let given = tuning.driver.is_some() || tuning.protocols.is_some();
+    let mut entries = table.entries.iter();
+    !given
+        && entries.any(|it| {
+            it.protocol == Protocol::Ll128
+                && it.off.is_none()
+                && asks_driver(inputs, rules, it.algorithm)
+        })
+}
 
 impl TableModel<'_> {
     /// Whether PAT is enabled.
@@ -60,9 +87,14 @@ impl TableModel<'_> {
             },
             _ => {}
         }
-        let unsafe_ll128 =
-            protocol == Protocol::Ll128 && asked.is_none() && !self.ll128(collective, algorithm);
-        unsafe_ll128.then_some(Off::Ll128Unsafe)
+        if protocol != Protocol::Ll128 || asked.is_some() {
+            return None;
+        }
+        if !self.ll128(collective, algorithm) {
+            return Some(Off::Ll128Unsafe);
+        }
+        let old = self.tuning.driver.is_some_and(|it| it < RUBIN_DRIVER);
+        (old && asks_driver(inputs, self.rules, algorithm)).then_some(Off::Ll128Driver)
     }
 
     /// Whether one of the user's lists names something for a collective.
@@ -119,7 +151,7 @@ impl TableModel<'_> {
     fn ll128(&self, collective: Collective, algorithm: Algorithm) -> bool {
         let inputs = self.inputs;
         let graph = inputs.graph(algorithm);
-        let hopper = inputs.min_cc >= 90;
+        let hopper = inputs.min_cc >= HOPPER;
         let farthest = if self.tuning.ll128_c2c && hopper {
             PathType::Pxn
         } else {

@@ -16,6 +16,7 @@ pub mod constants;
 mod enable;
 pub mod inputs;
 mod latency;
+mod pipeline;
 mod plateau;
 pub mod profile;
 pub mod read;
@@ -26,6 +27,7 @@ mod threads;
 mod windows;
 
 pub use alpha_beta::AlphaBeta;
+pub use enable::{RUBIN_DRIVER, assumes_driver};
 pub use inputs::{CollnetInputs, GraphFigures, Inputs, Merged, NvlsInputs};
 pub use latency::net_overhead_us;
 pub use plan::cost::{

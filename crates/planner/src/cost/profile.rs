@@ -16,7 +16,9 @@ pub const fn built_in_toml(version: NcclVersion) -> &'static str {
         NcclVersion::V2_29 => include_str!("../../profiles/nccl-2.29.toml"),
         NcclVersion::V2_30 => include_str!("../../profiles/nccl-2.30.toml"),
         NcclVersion::V2_31 => include_str!("../../profiles/nccl-2.31.toml"),
-        NcclVersion::V2_32 => include_str!("../../profiles/nccl-2.32.toml"),
+        NcclVersion::V2_32 | NcclVersion::V2_32_6 => {
+            include_str!("../../profiles/nccl-2.32.toml")
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use topology::CpuArch;
 use super::inputs::Inputs;
 use super::profile::CostProfile;
 use super::restrict::{RestrictError, Restriction};
-use super::{plateau, registered, threads};
+use super::{pipeline, plateau, registered, threads};
 use crate::rules::Rules;
 use crate::settings::Tuning;
 
@@ -80,6 +80,7 @@ pub fn table(
             registered: registered::of(inputs, tuning, rules, &entries),
             restricted: tuning.algorithms.is_some() || tuning.protocols.is_some(),
         },
+        pipeline: pipeline::of(inputs, profile, rules),
         entries,
         threads: threads::rows(inputs, tuning, profile, rules),
         tree_correction: TreeCorrection {
@@ -103,11 +104,11 @@ pub fn table(
 }
 
 /// The message size, bytes, below which NVLSTree follows the trees' correction in hosts of 4 GPUs
-/// on Arm that NVLS leaves at 96 GB/s (800 Gb/s ports). Source: the times that the binaries of
-/// 2.31.2 and 2.32.3 predict for 2 to 4 hosts.
+/// on Arm whose paths to their ports have 96 GB/s (800 Gb/s). Source: NCCL 2.32.3's public source;
+/// of 2.31.2, also the times that its binary predicts.
 fn tray_limit(inputs: &Inputs, rules: Rules) -> Option<u64> {
     let ranks = [inputs.min_local_ranks, inputs.max_local_ranks];
-    let fast = inputs.nvls_graph.bw_inter >= 96.0;
+    let fast = inputs.min_net_bw >= 96.0;
     if !rules.corrects_nvls_tree_on_arm
         || !inputs.cpu_arch.is(CpuArch::Arm)
         || ranks != [4, 4]
@@ -119,7 +120,6 @@ fn tray_limit(inputs: &Inputs, rules: Rules) -> Option<u64> {
     Some(match inputs.nodes {
         2 if newer => 64 << 20,
         2 => 512 << 20,
-        4 if newer => 512 << 20,
         _ => u64::MAX,
     })
 }

@@ -44,7 +44,7 @@ const fn counter_bytes(version: NcclVersion) -> u64 {
     let kibibytes = match version {
         NcclVersion::V2_27 | NcclVersion::V2_28 | NcclVersion::V2_29 | NcclVersion::V2_30 => 132,
         NcclVersion::V2_31 => 580,
-        NcclVersion::V2_32 => 420,
+        NcclVersion::V2_32 | NcclVersion::V2_32_6 => 420,
     };
     kibibytes << 10
 }

@@ -3,6 +3,7 @@
 use plan::NcclVersion;
 use topology::merge::options::Widths;
 use topology::merge::{MergeLevel, MergeOptions};
+use topology::xml::{Document, Tag};
 
 use super::Settings;
 use super::parse::Reader;
@@ -10,10 +11,10 @@ use super::parse::Reader;
 /// Which ports of a host are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeSettings {
-    /// `NCCL_NET_MERGE_LEVEL`.
-    pub level: MergeLevel,
-    /// `NCCL_NET_MERGE_POLICY` is `RAIL`.
-    pub same_rail: bool,
+    /// `NCCL_NET_MERGE_LEVEL`; `None`: PHB on Vera Rubin, PORT on others.
+    pub level: Option<MergeLevel>,
+    /// `NCCL_NET_MERGE_POLICY` is `RAIL`; `None`: on Vera Rubin.
+    pub same_rail: Option<bool>,
     /// `NCCL_NET_FORCE_MERGE`.
     pub forced: Option<String>,
     /// `NCCL_IB_MERGE_NICS`.
@@ -23,8 +24,8 @@ pub struct MergeSettings {
 impl Default for MergeSettings {
     fn default() -> Self {
         Self {
-            level: MergeLevel::Port,
-            same_rail: false,
+            level: None,
+            same_rail: None,
             forced: None,
             allowed: true,
         }
@@ -32,13 +33,26 @@ impl Default for MergeSettings {
 }
 
 impl Settings {
-    /// How a version of NCCL merges ports with these settings.
-    pub fn merge_options(&self) -> MergeOptions {
+    /// Whether a host is Vera Rubin: an Arm host of a job whose oldest GPU is Rubin (source of 2.32.3,
+    /// binary).
+    fn is_vera_rubin(&self, document: &Document, sm_min: i32) -> bool {
+        let cpu = document.root.children(Tag::Cpu).next();
+        let is_arm = cpu.and_then(|cpu| cpu.get("arch")) == Some("arm64");
+        is_arm && self.rules.is_rubin(sm_min)
+    }
+
+    /// How a version of NCCL merges the ports of a host with these settings. `sm_min`: the job's
+    /// lowest compute capability × 10.
+    pub fn merge_options(&self, document: &Document, sm_min: i32) -> MergeOptions {
+        let vera_rubin = self.is_vera_rubin(document, sm_min);
         let version = self.rules.version();
         let settings = &self.merge;
         MergeOptions {
-            level: settings.level,
-            same_rail: settings.same_rail,
+            level: settings.level.unwrap_or(match vera_rubin {
+                true => MergeLevel::Phb,
+                false => MergeLevel::Port,
+            }),
+            same_rail: settings.same_rail.unwrap_or(vera_rubin),
             forced: settings.forced.clone(),
             allowed: settings.allowed,
             // Source: the net plug-in interface, which grew in 2.30.
@@ -59,17 +73,18 @@ impl Reader {
     pub(super) fn merge(&mut self, settings: &mut MergeSettings, name: &str, value: &str) -> bool {
         match name {
             "NCCL_NET_MERGE_LEVEL" => {
-                settings.level = MergeLevel::read(value).unwrap_or_else(|| {
+                settings.level = Some(MergeLevel::read(value).unwrap_or_else(|| {
                     self.note(
                         name,
                         format!("`{value}` is no level (LOC PORT PIX PXB P2C PXN PHB SYS); NCCL takes LOC, so nothing is merged"),
                     );
                     MergeLevel::Loc
-                });
+                }));
             }
             "NCCL_NET_MERGE_POLICY" => {
-                settings.same_rail = value.eq_ignore_ascii_case("RAIL");
-                if !settings.same_rail && !value.eq_ignore_ascii_case("ALL") {
+                let same_rail = value.eq_ignore_ascii_case("RAIL");
+                settings.same_rail = Some(same_rail);
+                if !same_rail && !value.eq_ignore_ascii_case("ALL") {
                     self.note(
                         name,
                         format!("`{value}` is neither ALL nor RAIL; NCCL takes ALL"),

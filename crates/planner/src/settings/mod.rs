@@ -14,7 +14,7 @@ pub use connect::{ConnectSettings, MAX_CHANNELS};
 pub use merge::MergeSettings;
 pub use names::{SettingEffect, effect, variables};
 pub use parse::number;
-pub use tuning::{CtaPolicy, Tuning};
+pub use tuning::{CtaPolicy, DRIVER_VERSION, Tuning, driver_number};
 pub use versions::since;
 
 use plan::NcclVersion;
@@ -159,6 +159,7 @@ impl Settings {
             ports_by_host: self.rules.numbers_ports_by_host,
             plain_guids: self.rules.reads_plain_guids,
             newer_processors: self.rules.knows_newer_processors,
+            knows_rubin: self.rules.knows_rubin,
             ..BuildOptions::default()
         }
     }

@@ -1,5 +1,7 @@
 //! The names of NCCL's variables.
 
+use super::DRIVER_VERSION;
+
 /// Least likeness of a name that is offered: a typing error, not another word.
 const LIKENESS: f64 = 0.85;
 
@@ -84,7 +86,7 @@ const JOINING: [&str; 26] = [
 ];
 
 /// Variables that change bandwidths, latencies, threads and choices, but not the search.
-const COST: [&str; 18] = [
+const COST: [&str; 19] = [
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
     "NCCL_CTA_POLICY",
@@ -103,6 +105,7 @@ const COST: [&str; 18] = [
     "NCCL_SYM_TMA_ENABLE",
     "NCCL_THREAD_THRESHOLDS",
     "NCCL_WIN_ENABLE",
+    DRIVER_VERSION,
 ];
 
 const DOMAIN: &str =

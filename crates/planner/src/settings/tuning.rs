@@ -36,6 +36,8 @@ pub struct Tuning {
     pub cta_policy: CtaPolicy,
     /// `NCCL_LOCAL_REGISTER`: programs can register buffers.
     pub registers: bool,
+    /// The oldest driver of the job as CUDA's number, 1000 × major + 10 × minor; `None`: new enough.
+    pub driver: Option<u32>,
     /// `NCCL_LL_BUFFSIZE`, `NCCL_LL128_BUFFSIZE`, `NCCL_BUFFSIZE`, bytes.
     pub buffer_bytes: [Option<i64>; 3],
 }
@@ -54,9 +56,21 @@ impl Default for Tuning {
             windows: WindowSettings::default(),
             cta_policy: CtaPolicy::Default,
             registers: true,
+            driver: None,
             buffer_bytes: [None; 3],
         }
     }
+}
+
+/// The name under which settings hold the oldest driver of a job, by its version of CUDA, such as
+/// 13.2. It is no variable of NCCL, which asks the drivers of all ranks.
+pub const DRIVER_VERSION: &str = "TOPO_DRIVER_VERSION";
+
+/// The version of a driver as CUDA's number, 1000 × major + 10 × minor; `None` if it is none.
+pub fn driver_number(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+    let number = |text: &str| text.parse().ok().filter(|number: &u32| *number < 100);
+    Some(1000 * number(major)? + 10 * number(minor)?)
 }
 
 /// What NCCL spares in collectives (`ncclConfig_t::CTAPolicy`).
@@ -108,6 +122,15 @@ impl Reader {
     /// Reads a variable of the cost model; false if it is none.
     pub(super) fn tuning(&mut self, tuning: &mut Tuning, name: &str, value: &str) -> bool {
         match name {
+            DRIVER_VERSION => {
+                tuning.driver = driver_number(value);
+                if tuning.driver.is_none() {
+                    self.note(
+                        name,
+                        format!("`{value}` is no version of CUDA, such as 13.2"),
+                    );
+                }
+            }
             "NCCL_ALGO" => tuning.algorithms = Some(value.to_owned()),
             "NCCL_PROTO" => tuning.protocols = Some(value.to_owned()),
             "NCCL_NTHREADS" => tuning.threads = self.threads(name, value, 64, 512),

@@ -29,7 +29,7 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, NoAccess, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 73] = [
+const EXAMPLES: [(&str, &str, Job); 74] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1", Hosts("dgx-h100", 2)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
@@ -58,6 +58,7 @@ const EXAMPLES: [(&str, &str, Job); 73] = [
     ),
     ("NCCL_LL128_BUFFSIZE", "1048576", Hosts("dgx-h100", 1)),
     ("NCCL_LL128_C2C", "0", Hosts("gh200", 2)),
+    ("TOPO_DRIVER_VERSION", "13.2", Hosts("vr200-nvl72-tray", 2)),
     ("NCCL_LL128_NTHREADS", "160", Hosts("dgx-h100", 1)),
     ("NCCL_LL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
     ("NCCL_LOCAL_REGISTER", "0", Hosts("dgx-h100", 1)),

@@ -37,6 +37,8 @@ pub struct BuildOptions {
     /// Processors of AMD, and Intel's of 2024, differ in the bandwidth between sockets (NCCL 2.31
     /// and newer).
     pub newer_processors: bool,
+    /// NVLinks of Rubin are slower than Blackwell's (NCCL 2.32 and newer).
+    pub knows_rubin: bool,
 }
 
 impl Default for BuildOptions {
@@ -47,6 +49,7 @@ impl Default for BuildOptions {
             ports_by_host: true,
             plain_guids: true,
             newer_processors: true,
+            knows_rubin: true,
         }
     }
 }

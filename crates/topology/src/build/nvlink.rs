@@ -93,7 +93,7 @@ impl<'a> Builder<'a> {
         };
         let (sm, bus_id) = (data.sm, data.bus_id);
         let count = self.require_int(nvlink, "count")?;
-        let bw = count as f32 * bandwidth::nvlink(sm);
+        let bw = count as f32 * bandwidth::nvlink(sm, self.options.knows_rubin);
         let sharers = self.devices_at(primary.host, bus_id).len() as f32;
         match bandwidth::class_kind(self.require(nvlink, "tclass")?) {
             NodeType::Gpu => {
