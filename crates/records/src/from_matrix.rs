@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::xml::Element;
 
-use crate::gpu::{self, Kind};
+use crate::gpu::{self, Kind, LANES};
 use crate::matrix::{Matrix, Nearness};
 use crate::pci::Link;
 use crate::read::Listings;
@@ -19,9 +19,6 @@ const GPU: &str = "0x030200";
 /// Class of a NIC.
 const NIC: &str = "0x020700";
 
-/// Lanes of a PCI link.
-const LANES: u32 = 16;
-
 /// The `<system>` of a matrix. Devices one bridge apart share a switch; those several bridges apart
 /// have switches below one switch; host bridges are all at the NUMA node, as NCCL sees them.
 pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
@@ -29,6 +26,8 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
     let kinds = kinds(facts, matrix, &mut assumed);
     let usual = kinds.iter().flatten().map(|kind| kind.nic_speed).max();
     let usual = usual.unwrap_or_else(|| Kind::of(0).nic_speed);
+    let lanes = kinds.iter().flatten().map(|kind| kind.nic_lanes).min();
+    let lanes = lanes.unwrap_or(LANES);
     let places = Places::of(matrix);
     let bus_ids = bus_ids(facts, matrix, &places);
 
@@ -52,7 +51,7 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
     for (at, device) in matrix.devices.iter().enumerate() {
         let link = Link {
             speed: kinds[at].map_or(32.0, |kind| kind.pci_speed),
-            width: LANES,
+            width: kinds[at].map_or(lanes, |_| LANES),
         };
         if let Some(kind) = kinds[at] {
             let dev = device.gpu.map_or(at, |number| number as usize);
@@ -75,8 +74,12 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
         }
     }
     tree::assume_adapters(nets, &unknown, usual, &mut assumed);
+    let of_adapters = match lanes == LANES {
+        true => String::new(),
+        false => format!(", those of adapters for {lanes}"),
+    };
     assumed.push(format!(
-        "PCI links are taken for {LANES} lanes of the GPUs' generation: put the output of \
+        "PCI links are taken for {LANES} lanes of the GPUs' generation{of_adapters}: put the output of \
          `lspci -vv` (as root) beside this"
     ));
     if !down.is_empty() {
@@ -271,21 +274,16 @@ fn numbers(matrix: &Matrix, near: &[usize]) -> BTreeMap<usize, i32> {
     numbers
 }
 
-/// A PCI switch over devices, as fast as the fastest of them.
+/// A PCI switch over devices, as fast and as wide as the best of them.
 fn bridge(bus_id: String, devices: Vec<Element>) -> Element {
     let speed = |element: &Element| {
         let text = element.get("link_speed")?.split(' ').next()?;
         text.parse::<f32>().ok()
     };
     let speed = devices.iter().filter_map(speed).fold(0.0, f32::max);
-    let mut switch = tree::pci(
-        &bus_id,
-        SWITCH,
-        Link {
-            speed,
-            width: LANES,
-        },
-    );
+    let lanes = |element: &Element| element.get("link_width")?.parse::<u32>().ok();
+    let width = devices.iter().filter_map(lanes).max().unwrap_or(LANES);
+    let mut switch = tree::pci(&bus_id, SWITCH, Link { speed, width });
     switch.children = devices;
     switch
 }

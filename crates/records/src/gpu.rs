@@ -13,6 +13,12 @@ const AFTER_NAMES: [&str; 9] = ["on", "in", "with", "and", "node", "box", "for",
 /// Most words of a GPU's name in prose.
 const MOST_WORDS: usize = 4;
 
+/// Lanes of a PCI link.
+pub(crate) const LANES: u32 = 16;
+
+/// Compute capability × 10 of GB10.
+const GB10: i32 = 121;
+
 /// A kind of GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kind {
@@ -22,6 +28,9 @@ pub struct Kind {
     pub pci_speed: f32,
     /// Usual speed of the NICs beside it, Mb/s.
     pub nic_speed: i32,
+    /// Usual lanes of the NICs beside it. Each port beside a GB10 is two functions of four lanes
+    /// (NVIDIA/dgx-spark-playbooks, issue 102).
+    pub nic_lanes: u32,
 }
 
 /// The name of a GPU in a listing.
@@ -43,12 +52,14 @@ impl Kind {
             ..80 => (8.0, 100_000),
             80..90 => (16.0, 200_000),
             103 => (64.0, 800_000),
+            GB10 => (32.0, 200_000),
             _ => (32.0, 400_000),
         };
         Self {
             sm,
             pci_speed,
             nic_speed,
+            nic_lanes: if sm == GB10 { 4 } else { LANES },
         }
     }
 }
