@@ -10,8 +10,11 @@ use crate::document::is_gpu;
 /// GPUs from which a machine has switches, or several CPUs with ports of their own.
 const MANY_GPUS: usize = 4;
 
+/// Most cards with 16 lanes on root ports of one CPU: slots of boards for Threadripper and EPYC.
+const MOST_CARDS: usize = 7;
+
 /// Finds GPUs that are all directly below their CPUs, though the hardware cannot be so. Servers
-/// with PCIe cards and several CPUs can, and are no finding.
+/// with PCIe cards and several CPUs can, as workstations with one CPU, and are no finding.
 pub(crate) fn check(document: &Document) -> Option<Finding> {
     let cpus: Vec<&Element> = document.root.children(Tag::Cpu).collect();
     let functions = || cpus.iter().flat_map(|cpu| cpu.children(Tag::Pci));
@@ -25,7 +28,11 @@ pub(crate) fn check(document: &Document) -> Option<Finding> {
         .filter(|cpu| cpu.children(Tag::Pci).any(is_gpu))
         .map(|cpu| format!("CPU{}", cpu.get("numaid").unwrap_or("?")));
     let count = gpus.len();
+    let are_cards = !gpus
+        .iter()
+        .any(|gpu| is_switched(gpu) || is_on_root_bus(gpu));
     let (seen, expected) = match cpus.as_slice() {
+        [_] if are_cards && count <= MOST_CARDS => return None,
         [_] => (
             format!("{count} GPUs and no switch"),
             "the switches and NUMA nodes of the hardware",
