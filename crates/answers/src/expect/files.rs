@@ -24,7 +24,9 @@ pub enum AcceptanceFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// No size has a floor.
-    #[error("no size has a floor; expected sizes of 1 GiB and more")]
+    #[error(
+        "no size has a floor; expected sizes for which topo expect knows what healthy machines reach"
+    )]
     NoFloors,
     /// A file is about all-reduces only.
     #[error(

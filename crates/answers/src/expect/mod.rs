@@ -1,17 +1,18 @@
 //! Bandwidths that a healthy machine reaches, for its acceptance: of collectives as nccl-tests
 //! measures them, and of pairs of GPUs.
 //!
-//! In reading order: this file, [`files`], `page`.
+//! In reading order: this file, `situation`, [`files`], `page`.
 
 pub mod files;
 mod page;
+pub(crate) mod situation;
 
 use pages::Page;
 use plan::{Algorithm, Plan, Setting};
 use planner::Planned;
 use planner::explain::NodeNames;
 use program::{Collective, Protocol};
-use records::results::published::{Expected, RUNS};
+use records::results::published::{self, Expected, PublishedRun, Situation};
 use records::results::starts::ExpectedStart;
 use serde::{Deserialize, Serialize};
 use topology::NodeId;
@@ -68,7 +69,8 @@ pub struct ExpectReport {
     pub collectives: Vec<CollectiveExpectations>,
     /// The published runs from which they come.
     pub sources: Vec<Published>,
-    /// The bandwidths between GPUs of the first machine; null of a plan, and of very many GPUs.
+    /// What NCCL counts on between GPUs of the first machine, no expectation; null of a plan, and
+    /// of very many GPUs.
     pub pairs: Option<Pairs>,
     /// The time that communicators need to start; null if no start of such a job is published.
     pub start: Option<Start>,
@@ -93,6 +95,9 @@ pub struct Start {
 pub struct CollectiveExpectations {
     /// The collective.
     pub collective: Collective,
+    /// What of the job decides which published runs are alike; null if the plan does not say it.
+    #[serde(skip)]
+    pub job: Option<Situation>,
     /// Its sizes.
     pub sizes: Vec<SizeExpectation>,
 }
@@ -106,16 +111,40 @@ pub struct SizeExpectation {
     pub algorithm: Algorithm,
     /// The protocol.
     pub protocol: Protocol,
-    /// Bus bandwidth that NCCL's model predicts, GB/s.
+    /// Bus bandwidth that NCCL's model predicts, GB/s. It is no expectation.
     pub predicted_gbps: Option<f64>,
-    /// Bus bandwidth of a healthy machine, GB/s; null below the sizes of published runs.
+    /// Bus bandwidth of a healthy machine, GB/s; null if it is unknown.
     pub expected_gbps: Option<f64>,
+    /// The least and the greatest of the published runs that are alike, GB/s.
+    pub spread_gbps: Option<[f64; 2]>,
     /// The least bus bandwidth of a healthy machine, GB/s.
     pub floor_gbps: Option<f64>,
-    /// The published run that is most like the job.
-    pub like: Option<&'static str>,
-    /// The run has GPUs of the same generation, joined alike, and the size.
-    pub alike: bool,
+    /// The published runs that are alike.
+    pub like: Vec<&'static str>,
+    /// Why nothing is expected.
+    pub unknown: Option<String>,
+}
+
+impl SizeExpectation {
+    fn of(size: &SizeCosts, job: &Result<Situation, String>) -> Option<Self> {
+        let choice = size.choice.as_ref()?;
+        let expected = job.as_ref().map_err(Clone::clone);
+        let expected =
+            expected.and_then(|job| Expected::of(job, size.bytes).map_err(|it| it.to_string()));
+        let known = expected.as_ref().ok();
+        let runs = known.iter().flat_map(|it| &it.runs);
+        Some(Self {
+            bytes: size.bytes,
+            algorithm: choice.algorithm,
+            protocol: choice.protocol,
+            predicted_gbps: choice.bus_bandwidth_gbps,
+            expected_gbps: known.map(|it| it.bus_gbps),
+            spread_gbps: known.map(|it| it.spread),
+            floor_gbps: known.map(|it| it.floor_gbps),
+            like: runs.map(|run| run.name.as_str()).collect(),
+            unknown: expected.err(),
+        })
+    }
 }
 
 /// A published run or start.
@@ -140,7 +169,7 @@ pub struct Pairs {
 
 impl Report for ExpectReport {
     const FORMAT: &'static str = "topo-expect";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn as_page(&self) -> Option<Page> {
         Some(self.page())
@@ -183,40 +212,31 @@ impl ExpectReport {
         let CostReport {
             job, collectives, ..
         } = job.ask(&CostQuestion::about(&collectives, &sizes))?;
-        let size = |collective, size: SizeCosts| {
-            let choice = size.choice?;
-            let predicted = (size.bytes, choice.bus_bandwidth_gbps?);
-            let pair = (collective, choice.algorithm);
-            let expected = Expected::of(&job.costs.job, pair, predicted);
-            Some(SizeExpectation {
-                bytes: size.bytes,
-                algorithm: choice.algorithm,
-                protocol: choice.protocol,
-                predicted_gbps: choice.bus_bandwidth_gbps,
-                expected_gbps: expected.map(|it| it.bus_gbps),
-                floor_gbps: expected.map(|it| it.floor_gbps()),
-                like: expected.map(|it| it.run.name),
-                alike: expected.is_some_and(|it| it.is_alike),
-            })
-        };
-        let collectives = collectives.into_iter().map(|costs| CollectiveExpectations {
-            collective: costs.collective,
-            sizes: {
-                let sizes = costs.sizes.into_iter();
-                sizes.filter_map(|it| size(costs.collective, it)).collect()
-            },
+        let collectives = collectives.into_iter().map(|costs| {
+            let situation = situation::situation(&job.plan, &job.costs, costs.collective);
+            let sizes = costs.sizes.iter();
+            CollectiveExpectations {
+                collective: costs.collective,
+                sizes: sizes
+                    .filter_map(|it| SizeExpectation::of(it, &situation))
+                    .collect(),
+                job: situation.ok(),
+            }
         });
-        let collectives: Vec<_> = collectives.collect();
+        let collectives: Vec<CollectiveExpectations> = collectives.collect();
         let sizes = || collectives.iter().flat_map(|it| &it.sizes);
-        let is_used = |name: &str| sizes().any(|it| it.like == Some(name));
-        let used = RUNS.iter().filter(|run| is_used(run.name));
-        let sources = used.map(|run| Published {
-            name: run.name,
-            source: run.source,
-        });
+        let is_used = |run: &&PublishedRun| sizes().any(|it| it.like.contains(&run.name.as_str()));
+        let used = published::runs().iter().filter(is_used);
+        let mut sources: Vec<Published> = used
+            .map(|run| Published {
+                name: &run.name,
+                source: &run.source,
+            })
+            .collect();
+        sources.dedup_by_key(|it| (it.name, it.source));
         let start = ExpectedStart::of(&job.costs.job, job.plan.request.hosts);
         Ok(Self {
-            sources: sources.collect(),
+            sources,
             collectives,
             pairs: planned.and_then(Pairs::of),
             start: start.map(|start| Start {

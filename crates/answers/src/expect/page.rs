@@ -6,9 +6,6 @@ use pages::{Page, Table, row};
 use super::{CollectiveExpectations, ExpectReport};
 use crate::head;
 
-/// Marks a size for which no run of this kind is published.
-const GUESS: &str = "?";
-
 impl ExpectReport {
     /// The page.
     pub fn page(&self) -> Page {
@@ -17,22 +14,20 @@ impl ExpectReport {
             let remark = "bus bandwidth, GB/s, as nccl-tests prints it";
             let section = page.section(collective.collective.name(), remark);
             section.table(sizes(collective));
-        }
-        let mut all = self.collectives.iter().flat_map(|it| &it.sizes);
-        if all.any(|it| !it.alike) {
-            page.section("", "").say(format!(
-                "{GUESS} no healthy run of such a machine and size is published: by the one that is most like it. \
-                 Below the sizes of published runs there is no expectation."
-            ));
-        }
-        if let Some(pairs) = &self.pairs {
-            let mut table = Table::new(["path", ">GB/s", ">pairs"]);
-            for (kind, gbps, count) in pairs.kinds() {
-                table.row(row![kind, format!("{gbps:.1}"), count]);
+            for (why, bytes) in collective.unknown() {
+                section.item(format!("unknown at {}: {why}", bytes.join(", ")));
             }
-            let remark =
-                "GB/s from a GPU to another on which NCCL counts, the least for nvbandwidth";
-            page.section("Pairs", remark).table(table);
+        }
+        if self
+            .collectives
+            .iter()
+            .any(|it| it.sizes.iter().any(|it| it.unknown.is_some()))
+        {
+            page.section("", "").say(
+                "What would make it known: measurements of healthy machines of this kind. Published ones are a table \
+                 more in crates/records/src/results/published.toml. What NCCL itself believes is no expectation: \
+                 topo cost",
+            );
         }
         if let Some(start) = &self.start {
             let remark = "seconds until a communicator is ready, `Init timings` in NCCL's log";
@@ -65,26 +60,49 @@ fn range([least, most]: [f64; 2]) -> String {
     }
 }
 
+impl CollectiveExpectations {
+    /// The reasons why nothing is expected, each with its sizes.
+    fn unknown(&self) -> Vec<(&str, Vec<String>)> {
+        let mut found: Vec<(&str, Vec<String>)> = Vec::new();
+        for size in &self.sizes {
+            let Some(why) = size.unknown.as_deref() else {
+                continue;
+            };
+            match found.iter_mut().find(|it| it.0 == why) {
+                Some(known) => known.1.push(short(size.bytes)),
+                None => found.push((why, vec![short(size.bytes)])),
+            }
+        }
+        found
+    }
+}
+
 fn sizes(collective: &CollectiveExpectations) -> Table {
     let mut table = Table::new([
         ">size",
-        ">predicted",
         ">expected",
+        ">published",
         ">floor",
-        "",
         "NCCL takes",
         "like",
     ]);
-    let gbps = |value: Option<f64>| or_dash(value.map(|it| format!("{it:.1}")));
+    let gbps = |value: f64| format!("{value:.1}");
     for size in &collective.sizes {
+        let like = size
+            .like
+            .split_first()
+            .map(|(first, more)| match more.len() {
+                0 => (*first).to_owned(),
+                more => format!("{first} and {more} more"),
+            });
         table.row(row![
             short(size.bytes),
-            gbps(size.predicted_gbps),
-            gbps(size.expected_gbps),
-            gbps(size.floor_gbps),
-            if size.alike { "" } else { GUESS },
+            size.expected_gbps
+                .map_or_else(|| "unknown".to_owned(), gbps),
+            or_dash(size.spread_gbps.map(range)),
+            or_dash(size.floor_gbps.map(gbps)),
             format!("{} {}", size.algorithm, size.protocol),
-            or_dash(size.like),
+            or_dash(like),
         ]);
     }
     table

@@ -15,6 +15,7 @@ use super::jobs::{Jobs, PricedJob};
 use super::likely::{Miss, PlantedFaults};
 use super::read::LoggedChoices;
 use crate::JsonSchema;
+use crate::expect::situation::situation;
 use crate::report::as_text;
 
 /// One table.
@@ -184,6 +185,7 @@ fn compared_row(
         bound_share: bound_gbps.map(|bound| bus_gbps / bound),
         expected_gbps: None,
         floor_gbps: None,
+        unknown: None,
         like: None,
     };
     // topo run chooses by itself, and predicts by the measured profile of its backend.
@@ -220,14 +222,14 @@ fn predict(
     let time = job.predicting.time_us(&operation, choice).map(f64::from);
     compared.predicted_us = time.filter(|it| *it > 0.0);
     if *is_acceptance {
-        let time = job.choosing.time_us(&operation, choice).map(f64::from);
-        let bus = time.map(|time| compared.bus_gbps * compared.measured_us / time);
-        let bus = bus.filter(|it| it.is_finite());
-        let pair = (collective, choice.0);
-        let expected = bus.and_then(|bus| Expected::of(&job.choosing.job, pair, (row.bytes, bus)));
+        let known = situation(&job.plan, &job.choosing, collective);
+        let known = known.and_then(|it| Expected::of(&it, row.bytes).map_err(|it| it.to_string()));
+        compared.unknown = known.as_ref().err().cloned();
+        let expected = known.as_ref().ok();
         compared.expected_gbps = expected.map(|it| it.bus_gbps);
-        compared.floor_gbps = expected.map(|it| it.floor_gbps());
-        compared.like = expected.map(|it| it.run.name);
+        compared.floor_gbps = expected.map(|it| it.floor_gbps);
+        let run = expected.and_then(|it| it.runs.first());
+        compared.like = run.map(|it| it.name.as_str());
     }
     let entry = job.predicting.entry(collective, choice.0, choice.1);
     if let (Some(entry), Some(time)) = (entry, compared.predicted_us) {

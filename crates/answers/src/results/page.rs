@@ -43,12 +43,14 @@ impl ComparedTable {
     /// The page of a table.
     fn page(&self) -> Page {
         let mut page = self.head();
-        let remark = match self.rows.iter().any(|row| row.predicted_us.is_some()) {
-            true => "measured and predicted",
-            false => "measured",
+        let predicts = self.rows.iter().any(|row| row.predicted_us.is_some());
+        let remark = match (self.expects(), predicts) {
+            (true, _) => "measured and expected",
+            (false, true) => "measured and predicted",
+            (false, false) => "measured",
         };
         self.sizes(page.section("Sizes", remark));
-        if self.steps.iter().any(|step| step.ratio.is_some()) {
+        if !self.expects() && self.steps.iter().any(|step| step.ratio.is_some()) {
             let remark = "measured by predicted time of each algorithm and protocol";
             page.section("Steps", remark).table(self.ladder());
         }
@@ -62,6 +64,12 @@ impl ComparedTable {
             miss.section(&mut page);
         }
         page
+    }
+
+    /// Whether it was asked what healthy machines reach. Then what NCCL predicts is left out.
+    fn expects(&self) -> bool {
+        let asked = |row: &ComparedRow| row.expected_gbps.is_some() || row.unknown.is_some();
+        self.rows.iter().any(asked)
     }
 
     fn head(&self) -> Page {
@@ -150,9 +158,9 @@ impl ComparedTable {
 
     fn sizes(&self, section: &mut Section) {
         let any = |has: fn(&ComparedRow) -> bool| self.rows.iter().any(has);
-        let predicts = any(|row| row.predicted_us.is_some());
+        let predicts = !self.expects() && any(|row| row.predicted_us.is_some());
         let chooses = any(|row| row.algorithm.is_some() || row.ran.is_some());
-        let expects = any(|row| row.expected_gbps.is_some());
+        let expects = self.expects();
         let mut headers = vec![">size", ">µs"];
         if predicts {
             headers.extend([">predicted", ">ratio"]);
@@ -177,7 +185,11 @@ impl ComparedTable {
             }
             cells.push(format!("{:.2}", row.bus_gbps));
             if expects {
-                cells.extend([gbps(row.expected_gbps), gbps(row.floor_gbps)]);
+                let expected = match row.unknown {
+                    Some(_) => "unknown".to_owned(),
+                    None => gbps(row.expected_gbps),
+                };
+                cells.extend([expected, gbps(row.floor_gbps)]);
             }
             if self.bound_gbps.is_some() {
                 cells.push(or_dash(row.bound_share.map(share)));
@@ -192,6 +204,15 @@ impl ComparedTable {
         if self.rows.len() > MOST_ROWS {
             let more = count(self.rows.len() - MOST_ROWS, "more size");
             section.faint(more).hint("(--json has them)");
+        }
+        let mut reasons: Vec<&str> = Vec::new();
+        for why in self.rows.iter().filter_map(|row| row.unknown.as_deref()) {
+            if !reasons.contains(&why) {
+                reasons.push(why);
+            }
+        }
+        for why in reasons {
+            section.item(format!("unknown: {why}"));
         }
         if any(|row| row.algorithm.is_some()) {
             let is_unsaid = |row: &ComparedRow| row.algorithm.is_some() && !row.is_logged;

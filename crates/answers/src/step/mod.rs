@@ -5,8 +5,10 @@
 //! NCCL cannot tell apart), `sharing` (links that they share), [`price`], `exchanges` (tokens to
 //! experts), [`calibration`] (times corrected by measurements), `samples` (what corrections are
 //! made of), `pricing` (all of these), [`clock`] (the step on a virtual clock), [`memory`],
-//! [`measured`] (beside what ran), `page`, [`picture`], [`placement`], [`request`].
+//! [`measured`] (beside what ran), `page`, [`beside`] (several clusters), [`picture`],
+//! [`placement`], [`request`].
 
+pub mod beside;
 pub mod calibration;
 pub mod clock;
 mod exchanges;

@@ -6,7 +6,7 @@
 //! least after, and the greater gain the other way round.
 
 use program::Collective;
-use records::results::published::SharesAtSize;
+use records::results::shares::SharesAtSize;
 use serde::Serialize;
 
 use super::priced::{ChosenStep, Priced};

@@ -23,7 +23,7 @@ use plan::GraphKind;
 use plan::certificate::Operation;
 use planner::{Error, Job, Planned, Settings};
 use program::Collective;
-use records::results::published::all_shares;
+use records::results::shares::all_shares;
 
 use crate::Args;
 use crate::better_rings::line;

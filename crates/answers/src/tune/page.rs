@@ -4,7 +4,7 @@ use pages::numbers::{count, gbps, group, microseconds, or_dash, short};
 use pages::{Page, Section, Table, row};
 use plan::GraphKind;
 use plan::certificate::Operation;
-use records::results::published::all_shares;
+use records::results::shares::all_shares;
 
 use super::{
     BarSource, ChosenStep, CollectiveGains, Extreme, Gain, Proposal, SMALLEST, Trial, TuneReport,

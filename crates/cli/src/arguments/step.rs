@@ -33,6 +33,8 @@ Examples:
                                                with times corrected by what was measured
   topo step calls.csv --cluster topology.xml --hosts 16 --placement search --dir placed
                                                better places of ranks, as files of launchers
+  topo step calls.csv --cluster dgx-h100 --hosts 16 --beside dgx-b200 --host-price 30,50
+                                               two clusters side by side
   topo step calls.csv --cluster dgx-h100 --hosts 16 --format svg > step.svg
   topo step calls.csv --cluster dgx-h100 --hosts 16 --format trace > step.json
                                                for https://ui.perfetto.dev
@@ -91,6 +93,18 @@ pub(crate) struct StepArguments {
     /// PyTorch's profiler, or a profile that `topo expect --results --fit` wrote
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub measured: Vec<PathBuf>,
+    /// Another cluster of equal hosts for the same step, in one table: a topology file or a known
+    /// machine, as many hosts as give the same number of ranks (repeatable)
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["placement", "print_workload", "measured"])]
+    pub beside: Vec<PathBuf>,
+    /// What a host costs per hour, one for --cluster and for each --beside, in their order
+    #[arg(
+        long,
+        value_name = "PRICES",
+        requires = "beside",
+        value_delimiter = ','
+    )]
+    pub host_price: Vec<f64>,
     /// Look for the ranks' best places on GPUs and hosts
     #[arg(long, value_enum, conflicts_with_all = ["print_workload"])]
     pub placement: Option<PlacementSearch>,

@@ -69,15 +69,16 @@ pub(crate) fn run(
         return Ok(());
     }
     let results = results.map_err(in_words)?;
-    let mut rows = results.tables.iter().flat_map(|it| &it.rows);
-    let mut tables = results.tables.iter();
-    // These are shown.
-    let contradicts = tables.any(|it| it.contradicts);
-    if arguments.expect && !contradicts && rows.all(|row| row.expected_gbps.is_none()) {
-        bail!(
-            "--expect: no size that was measured has an expectation; expected all-reduces, all-gathers, \
-             reduce-scatters, broadcasts or reduces of longer messages (topo expect lists the sizes)"
-        );
+    let rows = || results.tables.iter().flat_map(|it| &it.rows);
+    // Tables that contradict themselves are shown.
+    let contradicts = results.tables.iter().any(|it| it.contradicts);
+    if arguments.expect && !contradicts && rows().all(|row| row.expected_gbps.is_none()) {
+        let why = rows().find_map(|row| row.unknown.as_deref());
+        let why = why
+            .unwrap_or("expected all-reduces, all-gathers, reduce-scatters, broadcasts or reduces");
+        output.unknown = Some(format!(
+            "nothing is expected of a size that was measured: {why}"
+        ));
     }
     if let (Some(path), Some(NamedFit { fit, .. })) = (&arguments.fit, &results.fit) {
         write(fit, path)?;

@@ -1,5 +1,6 @@
 //! `topo step`: the communication of a whole training or inference step.
 
+mod beside;
 mod input;
 mod placed;
 mod trace;
@@ -62,6 +63,9 @@ pub(crate) fn run(
         true => StepFormat::Json,
         false => arguments.format,
     };
+    if !arguments.beside.is_empty() {
+        return beside::run(arguments, (answer, &question), format, environment, output);
+    }
     match format {
         StepFormat::Text => {
             let page = answer.page(arguments.calls, &written);

@@ -48,6 +48,9 @@ pub struct ComparedRow {
     /// The least of a healthy machine, GB/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_gbps: Option<f64>,
+    /// Why nothing is expected, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
     /// The published run from which that comes.
     #[serde(skip)]
     pub like: Option<&'static str>,

@@ -23,7 +23,7 @@
 //! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), `facts` (of jobs,
 //! in single lines), [`collect`] (tables from lines), [`json`] (JSON of nccl-tests and of
 //! `topo run`), [`ladder`] (measured beside predicted times), [`published`] (what healthy machines
-//! reach), [`starts`], [`shortfall`].
+//! reach), [`shares`] (of predictions), [`starts`], [`shortfall`].
 
 pub mod collect;
 mod facts;
@@ -34,6 +34,7 @@ mod named;
 pub mod program_name;
 pub mod published;
 pub mod row;
+pub mod shares;
 pub mod shortfall;
 pub mod starts;
 pub mod values;

@@ -1,296 +1,435 @@
-//! Published all-reduces of healthy machines, as shares of the bus bandwidth that NCCL's cost model
-//! predicts for them. They turn predictions into expectations.
+//! Published bus bandwidths of healthy machines, and what they let one expect of a job. An
+//! expectation comes only from runs that are alike; otherwise it is unknown, with the reason.
 
-use plan::Algorithm;
-use plan::cost::CostJob;
+use std::fmt;
+use std::sync::OnceLock;
+
 use program::Collective;
+use serde::Deserialize;
 
-/// The share of its expected bandwidth below which a healthy machine does not fall. Two runs of one
-/// machine in CoreWeave's tables are up to 6 % apart (681 and 724 GB/s at 1 GiB).
+/// The runs, as a file.
+const FILE: &str = include_str!("published.toml");
+
+/// The share of the least published bandwidth below which a healthy machine does not fall, where
+/// the bandwidth has settled. Two runs of one machine in CoreWeave's tables are up to 6 % apart
+/// (681 and 724 GB/s at 1 GiB).
 pub const FLOOR: f64 = 0.9;
 
-/// A published run.
-#[derive(Debug, PartialEq)]
-pub struct PublishedRun {
-    /// The machine and its operator.
-    pub name: &'static str,
-    /// Where it is published.
-    pub source: &'static str,
-    /// Ranks.
-    pub ranks: u32,
-    /// Whether the ranks are on several nodes, which the network joins.
-    pub is_networked: bool,
-    /// Smallest compute capability × 10.
-    pub min_cc: i32,
-    /// Whether NVSwitches or the network reduce.
-    pub reduces_in_switches: bool,
-    /// Sizes of the message, bytes, ascending, with the share of the predicted bus bandwidth.
-    shares: &'static [(u64, f64)],
+/// The same for messages so short that bandwidth still grows with their size, and if no run has the
+/// job's number of ranks. Healthy machines of one kind differ more there: 156, 172 and 182 GB/s of
+/// 8 × H100 and H200 at 8 MiB.
+pub const FLOOR_OF_SHORT: f64 = 0.7;
+
+/// Runs that are alike agree if the greatest bandwidth is at most so many times the least.
+const AGREE: f64 = 1.25;
+
+/// A bandwidth has settled from this share of the run's best on. Only there do runs with other
+/// numbers of ranks say something: the time of a step counts less.
+const SETTLED: f64 = 0.85;
+
+/// The same of a single run between nodes, whose floor is [`FLOOR_OF_SHORT`] before.
+const SETTLED_BETWEEN_NODES: f64 = 0.95;
+
+/// How far the last size of a run reaches, if its bandwidth has settled.
+const BEYOND: f64 = 4.0;
+
+/// A single run says something from this share of its best on, if it stays in one node. Between
+/// nodes its bandwidth must have settled: two tables of two AWS P5 instances differ 2.2 times
+/// before, and 1 % after that.
+const SINGLE: f64 = 0.25;
+
+/// Most binary orders of magnitude between two sizes of a run for sizes between them.
+const MOST_OCTAVES: f64 = 4.0;
+
+/// How GPUs of a node reach each other: the worst hop of NCCL's rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InnerPath {
+    /// One GPU per node.
+    Alone,
+    /// NVLinks.
+    Nvlink,
+    /// PCI Express with peer access.
+    PeerAccess,
+    /// The same between sockets.
+    PeerAccessSockets,
+    /// The host's memory, which GPUs read and write.
+    HostMemory,
+    /// The host's memory, with copy engines (`NCCL_SHM_USE_CUDA_MEMCPY`).
+    HostMemoryCopied,
+    /// A network port.
+    Network,
 }
 
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+impl InnerPath {
+    /// The words for it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Alone => "one GPU per node",
+            Self::Nvlink => "NVLink",
+            Self::PeerAccess => "peer access over PCIe",
+            Self::PeerAccessSockets => "peer access over PCIe between sockets",
+            Self::HostMemory => "the host's memory",
+            Self::HostMemoryCopied => "the host's memory with copy engines",
+            Self::Network => "network ports inside a host",
+        }
+    }
+}
 
-/// The runs. Shares are measured by predicted bus bandwidths of NCCL 2.32's constants; a test plans
-/// each machine again.
-pub static RUNS: [PublishedRun; 7] = [
-    PublishedRun {
-        name: "8 × A100 (Azure ND A100 v4)",
-        source: "https://github.com/Azure/AI-benchmarking-guide, results",
-        ranks: 8,
-        is_networked: false,
-        min_cc: 80,
-        reduces_in_switches: false,
-        shares: &[
-            (MIB, 0.71),
-            (16 * MIB, 0.65),
-            (64 * MIB, 0.77),
-            (256 * MIB, 0.92),
-            (GIB, 0.957),
-            (8 * GIB, 0.966),
-        ],
-    },
-    PublishedRun {
-        name: "8 × H100 (Azure ND H100 v5)",
-        source: "https://github.com/Azure/AI-benchmarking-guide, results",
-        ranks: 8,
-        is_networked: false,
-        min_cc: 90,
-        reduces_in_switches: true,
-        shares: &[
-            (MIB, 0.67),
-            (8 * MIB, 0.66),
-            (32 * MIB, 0.75),
-            (128 * MIB, 0.88),
-            (512 * MIB, 0.933),
-            (GIB, 0.986),
-            (8 * GIB, 1.0),
-        ],
-    },
-    PublishedRun {
-        name: "8 × B300, NVLink SHARP",
-        source: "https://github.com/NVIDIA/nccl/issues/2140",
-        ranks: 8,
-        is_networked: false,
-        min_cc: 103,
-        reduces_in_switches: true,
-        shares: &[(GIB, 1.175)],
-    },
-    PublishedRun {
-        name: "8 × B300, rings",
-        source: "https://github.com/NVIDIA/nccl/issues/2140",
-        ranks: 8,
-        is_networked: false,
-        min_cc: 103,
-        reduces_in_switches: false,
-        shares: &[(GIB, 0.98)],
-    },
-    PublishedRun {
-        name: "72 × GB200 in one NVLink domain (CoreWeave)",
-        source: "https://github.com/coreweave/nccl-tests",
-        ranks: 72,
-        is_networked: false,
-        min_cc: 100,
-        reduces_in_switches: true,
-        shares: &[
-            (512 * MIB, 0.647),
-            (GIB, 0.773),
-            (2 * GIB, 0.838),
-            (4 * GIB, 0.915),
-            (8 * GIB, 0.917),
-        ],
-    },
-    PublishedRun {
-        name: "2 × 8 A100 (OCI BM.GPU.B4.8)",
-        source: "https://github.com/oracle-quickstart/oci-hpc, NCCL tests",
-        ranks: 16,
-        is_networked: true,
-        min_cc: 80,
-        reduces_in_switches: false,
-        shares: &[(GIB, 0.99), (8 * GIB, 0.99)],
-    },
-    PublishedRun {
-        name: "8 × 8 H100, SHARP (CoreWeave)",
-        source: "https://github.com/coreweave/nccl-tests",
-        ranks: 64,
-        is_networked: true,
-        min_cc: 90,
-        reduces_in_switches: true,
-        shares: &[
-            (512 * MIB, 0.942),
-            (GIB, 0.954),
-            (4 * GIB, 0.992),
-            (8 * GIB, 1.006),
-        ],
-    },
-];
+/// How a network moves data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkKind {
+    /// InfiniBand or RoCE, from and to GPU memory.
+    Rdma,
+    /// The same from and to the host's memory.
+    RdmaHost,
+    /// EFA or Slingshot.
+    Libfabric,
+    /// Google's TCPX and TCPXO.
+    Tcpx,
+    /// TCP sockets.
+    Sockets,
+}
+
+/// What reduces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReducedBy {
+    /// GPUs.
+    #[default]
+    Gpus,
+    /// NVSwitches (NVLS, NVLSTree).
+    Nvswitches,
+    /// Switches of the network (CollNet), with NVSwitches or without.
+    Network,
+}
+
+/// The network of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkOfNode {
+    /// How it moves data.
+    pub kind: NetworkKind,
+    /// The rate of all ports of a node that rings use, GB/s.
+    pub gbps: f32,
+}
+
+/// What of a job decides which bandwidth it reaches.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Situation {
+    /// Smallest compute capability × 10.
+    pub sm: i32,
+    /// Ranks.
+    pub ranks: u32,
+    /// Nodes: GPUs that reach each other without the network.
+    pub nodes: u32,
+    /// How GPUs of a node reach each other.
+    pub joined: InnerPath,
+    /// The most that a GPU sends to others of its node, GB/s as NCCL counts; 0 without others.
+    #[serde(default)]
+    pub link: f32,
+    /// The network, if there are several nodes.
+    #[serde(default)]
+    pub network: Option<NetworkOfNode>,
+    /// The collective.
+    pub collective: Collective,
+    /// What reduces long messages.
+    #[serde(default)]
+    pub reduced_by: ReducedBy,
+}
+
+/// A published run.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRun {
+    /// The machine and its operator.
+    pub name: String,
+    /// Where it is published.
+    pub source: String,
+    /// What was wrong with the machine; `None` of a healthy one.
+    #[serde(default)]
+    pub degraded: Option<String>,
+    /// Arguments of `topo expect` that give this job.
+    #[serde(default)]
+    pub machine: Option<String>,
+    /// NCCL's version, if it is published.
+    #[serde(default)]
+    pub nccl: Option<String>,
+    /// Sizes of the whole message, MiB, ascending, with the bus bandwidth, GB/s.
+    pub mib: Vec<(f64, f64)>,
+    /// The job.
+    pub job: Situation,
+}
+
+/// All runs, those of degraded machines, too.
+pub fn runs() -> &'static [PublishedRun] {
+    #[derive(Default, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        run: Vec<PublishedRun>,
+    }
+    static RUNS: OnceLock<File> = OnceLock::new();
+    // A test reads the file.
+    &RUNS
+        .get_or_init(|| toml::from_str(FILE).unwrap_or_default())
+        .run
+}
 
 /// The bus bandwidth that a healthy job is expected to reach.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
-    /// It, GB/s.
+    /// It, GB/s: the median of the runs.
     pub bus_gbps: f64,
-    /// The run that says so: the one that is most like the job.
-    pub run: &'static PublishedRun,
-    /// Whether the run has GPUs of the same generation, joined and reduced alike, the size lies
-    /// within its sizes, and the collective is an all-reduce, too. Otherwise this is only the best
-    /// guess that there is.
-    pub is_alike: bool,
+    /// The least and the greatest that a run reached, GB/s.
+    pub spread: [f64; 2],
+    /// The least that a healthy machine reaches, GB/s.
+    pub floor_gbps: f64,
+    /// The runs.
+    pub runs: Vec<&'static PublishedRun>,
+}
+
+/// Why nothing is expected.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unknown {
+    /// No run is alike.
+    NoRun {
+        /// The most similar run, with what is different there.
+        nearest: Option<(&'static PublishedRun, Vec<&'static str>)>,
+    },
+    /// No run that is alike measured about this size.
+    Size {
+        /// The sizes that they measured, MiB.
+        mib: [f64; 2],
+    },
+    /// Runs that are alike differ.
+    Apart {
+        /// The least and the greatest bandwidth, GB/s.
+        spread: [f64; 2],
+        /// How many they are.
+        runs: usize,
+    },
+    /// There is one run alike, and another one of such a kind may differ much.
+    Single(&'static PublishedRun),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRun { nearest: None } => f.write_str("no healthy run is published"),
+            Self::NoRun {
+                nearest: Some((run, differences)),
+            } => write!(
+                f,
+                "no published run is alike; the nearest, {}, differs in {}",
+                run.name,
+                differences.join(", ")
+            ),
+            Self::Size { mib: [from, to] } => {
+                write!(f, "the published runs alike are of {from} to {to} MiB")
+            }
+            Self::Apart {
+                spread: [low, high],
+                runs,
+            } => write!(
+                f,
+                "{runs} published runs alike differ: {low:.1} to {high:.1} GB/s"
+            ),
+            Self::Single(run) => write!(
+                f,
+                "only one published run is alike, {}, and one is not enough {}",
+                run.name,
+                match run.job.joined {
+                    InnerPath::HostMemory | InnerPath::HostMemoryCopied =>
+                        "where data go through the host's memory",
+                    _ => "where bandwidth still grows with the size",
+                }
+            ),
+        }
+    }
 }
 
 impl Expected {
-    /// The least that a healthy machine reaches, GB/s.
-    pub fn floor_gbps(&self) -> f64 {
-        FLOOR * self.bus_gbps
+    /// What is expected of a job for a message of a size, bytes.
+    ///
+    /// # Errors
+    /// No run, or too few, say it.
+    pub fn of(job: &Situation, bytes: u64) -> Result<Self, Unknown> {
+        Self::by(runs().iter(), job, bytes)
     }
 
-    /// The bandwidth of a collective's message, bytes, with an algorithm, for which NCCL's model
-    /// predicts a bus bandwidth, GB/s. `None` below the sizes of the run that is most like the job.
-    pub fn of(
-        job: &CostJob,
-        (collective, algorithm): (Collective, Algorithm),
-        (bytes, predicted): (u64, f64),
-    ) -> Option<Self> {
-        let like = |run: &PublishedRun| Likeness {
-            is_joined_otherwise: run.is_networked != (job.nodes > 1),
-            reduces_otherwise: run.reduces_in_switches != reduces_in_switches(algorithm),
-            octaves: ratio(run.ranks, job.ranks),
-            generations: (run.min_cc - job.min_cc).unsigned_abs(),
+    /// The same by some of the runs.
+    ///
+    /// # Errors
+    /// No run, or too few, say it.
+    pub fn by(
+        runs: impl Iterator<Item = &'static PublishedRun>,
+        job: &Situation,
+        bytes: u64,
+    ) -> Result<Self, Unknown> {
+        let healthy = runs.filter(|run| run.degraded.is_none() && run.is_recent());
+        let mut compared: Vec<_> = healthy
+            .map(|run| (job.differences(&run.job), run))
+            .collect();
+        compared.sort_by_key(|(differences, _)| differences.len());
+        let alike = || {
+            let alike = compared.iter().take_while(|it| it.0.is_empty());
+            alike.map(|(_, run)| *run)
         };
-        let runs = RUNS.iter().map(|run| (like(run), run));
-        let (likeness, run) = runs.min_by_key(|(likeness, _)| *likeness)?;
-        let (first, last) = (run.shares.first()?.0, run.shares.last()?.0);
-        (bytes >= first).then(|| Self {
-            bus_gbps: predicted * run.share(bytes),
-            run,
-            is_alike: collective == Collective::AllReduce && likeness.is_close() && bytes <= last,
+        if alike().next().is_none() {
+            let nearest = compared.into_iter().next().map(|(it, run)| (run, it));
+            return Err(Unknown::NoRun { nearest });
+        }
+        let mib = bytes as f64 / f64::from(1 << 20);
+        let says = |run: &&'static PublishedRun| {
+            let gbps = run.at(mib)?;
+            let is_same = run.job.ranks == job.ranks;
+            (is_same || gbps >= SETTLED * run.best()).then_some(gbps)
+        };
+        let mut found: Vec<(f64, &PublishedRun)> =
+            alike().filter_map(|run| Some((says(&run)?, run))).collect();
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let ([(low, first), ..], [.., (high, _)]) = (&found[..], &found[..]) else {
+            let sizes = || alike().flat_map(|run| &run.mib).map(|it| it.0);
+            let (from, to) = (sizes().reduce(f64::min), sizes().reduce(f64::max));
+            let mib = [from.unwrap_or_default(), to.unwrap_or_default()];
+            return Err(Unknown::Size { mib });
+        };
+        let spread = [*low, *high];
+        if *high > AGREE * low {
+            let runs = found.len();
+            return Err(Unknown::Apart { spread, runs });
+        }
+        let reached = |share: f64| found.iter().all(|(gbps, run)| *gbps >= share * run.best());
+        let settled = match (found.len(), job.nodes) {
+            (1, 2..) => reached(SETTLED_BETWEEN_NODES),
+            _ => reached(SETTLED) && found.iter().any(|(_, run)| run.job.ranks == job.ranks),
+        };
+        // Processors and their settings decide what goes through the host's memory: 11 and 19 GB/s
+        // of two pairs of RTX 4090 in one host.
+        let is_enough = match job.joined {
+            InnerPath::HostMemory | InnerPath::HostMemoryCopied => found.len() > 1,
+            _ if job.nodes > 1 => found.len() > 1 || reached(SETTLED),
+            _ => found.len() > 1 || reached(SINGLE),
+        };
+        if !is_enough {
+            return Err(Unknown::Single(first));
+        }
+        let middle = [found[(found.len() - 1) / 2].0, found[found.len() / 2].0];
+        Ok(Self {
+            bus_gbps: (middle[0] * middle[1]).sqrt(),
+            spread,
+            floor_gbps: low * if settled { FLOOR } else { FLOOR_OF_SHORT },
+            runs: found.into_iter().map(|it| it.1).collect(),
         })
     }
 }
 
-/// The shares of their predictions that published runs reached at a size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SharesAtSize {
-    /// The least.
-    pub low: f64,
-    /// The greatest.
-    pub high: f64,
-    /// How many runs there are.
-    pub runs: usize,
-    /// All of them are of jobs that are joined alike and reduce alike. Otherwise there are fewer
-    /// than two such runs, and these are of jobs of all kinds.
-    pub alike: bool,
-}
-
-impl SharesAtSize {
-    /// The shares at a size, bytes, of jobs of one node or of several with an algorithm; `None` if
-    /// fewer than two runs measured messages of this size.
-    pub fn of(several_nodes: bool, algorithm: Algorithm, bytes: u64) -> Option<Self> {
-        let measured = |run: &&PublishedRun| run.shares.first().is_some_and(|it| it.0 <= bytes);
-        let is_like = |run: &&PublishedRun| {
-            run.is_networked == several_nodes
-                && run.reduces_in_switches == reduces_in_switches(algorithm)
+impl Situation {
+    /// What of a run's job is different, so that the run says nothing of this job.
+    pub fn differences(&self, run: &Self) -> Vec<&'static str> {
+        let within = |one: f32, other: f32, share: f32| one.max(other) <= one.min(other) * share;
+        let mut found = Vec::new();
+        let mut differs = |is: bool, what: &'static str| {
+            if is {
+                found.push(what);
+            }
         };
-        let all = || RUNS.iter().filter(measured);
-        let alike = all().filter(is_like).count() >= 2;
-        let shares = all().filter(|run| !alike || is_like(run));
-        let shares: Vec<f64> = shares.map(|run| run.share(bytes)).collect();
-        (shares.len() >= 2).then(|| Self {
-            low: shares.iter().copied().fold(f64::INFINITY, f64::min),
-            high: shares.iter().copied().fold(0.0, f64::max),
-            runs: shares.len(),
-            alike,
-        })
+        differs(self.collective != run.collective, "the collective");
+        if !(self.is_network_bound() && run.is_network_bound()) {
+            // NVLinks of one generation have one bandwidth: B200 and B300.
+            let generation = |sm: i32| match self.joined {
+                InnerPath::Nvlink => sm / 10,
+                _ => sm,
+            };
+            let same = generation(self.sm) == generation(run.sm);
+            differs(!same, "the GPUs' generation");
+            differs(self.joined != run.joined, "how GPUs of a node are joined");
+            let alone = self.joined == InnerPath::Alone || run.joined == InnerPath::Alone;
+            let link = alone || within(self.link, run.link, 1.1);
+            differs(!link, "the bandwidth of a GPU's links");
+        }
+        let scale = |nodes: u32| nodes.clamp(1, 3);
+        let nodes = scale(self.nodes) == scale(run.nodes)
+            && within(self.nodes as f32, run.nodes as f32, 4.0);
+        differs(!nodes, "the number of nodes");
+        // What NVSwitches reduce grows with the number of GPUs: 778, 811 and 838 GB/s of 6 to 8.
+        let most = match (self.reduced_by, self.joined) {
+            (ReducedBy::Gpus, InnerPath::Nvlink) => 2.0,
+            (ReducedBy::Gpus, _) => 4.0,
+            _ => 1.5,
+        };
+        let ranks = within(self.ranks_per_node(), run.ranks_per_node(), most);
+        differs(!ranks, "the number of GPUs per node");
+        let network = match (self.network, run.network) {
+            (Some(own), Some(other)) => {
+                differs(own.kind != other.kind, "how the network moves data");
+                within(own.gbps, other.gbps, 1.15)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        differs(!network, "the network's bandwidth");
+        differs(self.reduced_by != run.reduced_by, "what reduces");
+        found
     }
-}
 
-/// The least and the greatest share that any run reached at any size.
-pub fn all_shares() -> [f64; 2] {
-    let shares = || RUNS.iter().flat_map(|run| run.shares).map(|it| it.1);
-    [
-        shares().fold(f64::INFINITY, f64::min),
-        shares().fold(0.0, f64::max),
-    ]
-}
-
-/// How far a run is from a job, the most important first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Likeness {
-    is_joined_otherwise: bool,
-    reduces_otherwise: bool,
-    /// Binary orders of magnitude between the numbers of ranks.
-    octaves: u32,
-    generations: u32,
-}
-
-impl Likeness {
-    /// Compute capabilities of one generation differ by less than 10.
-    const fn is_close(self) -> bool {
-        !self.is_joined_otherwise && !self.reduces_otherwise && self.generations < 10
+    fn ranks_per_node(&self) -> f32 {
+        self.ranks as f32 / self.nodes.max(1) as f32
     }
-}
 
-fn ratio(one: u32, other: u32) -> u32 {
-    one.max(1).ilog2().abs_diff(other.max(1).ilog2())
-}
-
-/// Whether NVSwitches or the network reduce.
-const fn reduces_in_switches(algorithm: Algorithm) -> bool {
-    algorithm.is_collnet() || matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree)
+    /// Whether the network limits the job whichever its GPUs are: each has less than half of what
+    /// NVLinks carry, or there is one per node.
+    fn is_network_bound(&self) -> bool {
+        let own = self.network.map(|it| it.gbps / self.ranks_per_node());
+        match self.joined {
+            InnerPath::Alone => own.is_some(),
+            InnerPath::Nvlink => own.is_some_and(|own| own < self.link / 2.0),
+            _ => false,
+        }
+    }
 }
 
 impl PublishedRun {
-    /// The share at a size, bytes: between two sizes by the logarithm, outside as at the last one.
-    fn share(&self, bytes: u64) -> f64 {
-        let [first, .., last] = self.shares else {
-            return self.shares.first().map_or(1.0, |it| it.1);
-        };
-        if bytes <= first.0 {
-            return first.1;
-        }
-        let pairs = self.shares.windows(2).map(|pair| (pair[0], pair[1]));
-        let mut around = pairs.filter(|(_, above)| bytes <= above.0);
-        let Some(((from, low), (to, high))) = around.next() else {
-            return last.1;
-        };
-        let position = |bytes: u64| (bytes as f64).log2();
-        let part = (position(bytes) - position(from)) / (position(to) - position(from));
-        low + part * (high - low)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_at_a_size_are_of_runs_alike_if_there_are_two() {
-        let of = SharesAtSize::of;
-        assert_eq!(of(false, Algorithm::Ring, 512 << 10), None);
-        let at = of(false, Algorithm::Ring, MIB);
-        let at = at.map(|it| (it.low, it.high, it.runs, it.alike));
-        assert_eq!(at, Some((0.67, 0.71, 2, false)));
-        let at = of(false, Algorithm::Ring, GIB);
-        let at = at.map(|it| (it.low, it.high, it.runs, it.alike));
-        assert_eq!(at, Some((0.957, 0.98, 2, true)));
-        let at = of(false, Algorithm::Nvls, GIB);
-        assert_eq!(at.map(|it| (it.runs, it.alike)), Some((3, true)));
+    /// The greatest bandwidth, GB/s.
+    fn best(&self) -> f64 {
+        self.mib.iter().map(|it| it.1).fold(0.0, f64::max)
     }
 
-    #[test]
-    fn shares_lie_between_those_of_the_next_sizes() {
-        for run in &RUNS {
-            let all: Vec<u64> = run.shares.iter().map(|it| it.0).collect();
-            assert!(all.is_sorted(), "{run:?}");
-            for pair in run.shares.windows(2) {
-                let between = run.share((pair[0].0 + pair[1].0) / 2);
-                let (low, high) = (pair[0].1.min(pair[1].1), pair[0].1.max(pair[1].1));
-                assert!((low..=high).contains(&between), "{run:?}");
-            }
-            for (bytes, share) in run.shares {
-                assert!((run.share(*bytes) - share).abs() < 1e-12, "{run:?}");
-            }
-            assert!(run.share(u64::MAX).is_finite() && run.share(0) > 0.0);
+    /// Whether NCCL was new enough to say something of today's versions: NVLink SHARP came with
+    /// 2.17. Nothing published shows another version after which bandwidths differ.
+    fn is_recent(&self) -> bool {
+        let Some(version) = &self.nccl else {
+            return true;
+        };
+        let mut parts = version.split('.').map(|it| it.parse::<u32>().ok());
+        let (major, minor) = (parts.next().flatten(), parts.next().flatten());
+        (major, minor) >= (Some(2), Some(17))
+    }
+
+    /// The bandwidth at a size, MiB, GB/s: between two sizes by logarithms. Beyond the last one and
+    /// before a first one whose bandwidth has settled, the nearest is taken, up to [`BEYOND`].
+    fn at(&self, mib: f64) -> Option<f64> {
+        let (first, last) = (self.mib.first()?, self.mib.last()?);
+        if mib < first.0 {
+            let is_near = first.0 <= 2.0 * mib && first.1 >= SETTLED * self.best();
+            // One row alone does not show that its bandwidth has settled; 5 ms do.
+            let is_long = first.0 / 1000.0 / first.1 >= 0.005;
+            return (is_near && (self.mib.len() > 1 || is_long)).then_some(first.1);
         }
+        if mib > last.0 {
+            let has_settled = last.1 >= SETTLED * self.best();
+            return (mib <= BEYOND * last.0 && has_settled).then_some(last.1);
+        }
+        let pairs = self.mib.windows(2).map(|pair| (pair[0], pair[1]));
+        let around = pairs.into_iter().find(|(_, above)| mib <= above.0);
+        let Some((low, high)) = around else {
+            return Some(last.1);
+        };
+        let octaves = (high.0 / low.0).log2();
+        let part = (mib / low.0).log2() / octaves;
+        let is_between = part > 0.0 && part < 1.0;
+        (!is_between || octaves <= MOST_OCTAVES).then(|| low.1 * (high.1 / low.1).powf(part))
     }
 }

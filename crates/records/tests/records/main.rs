@@ -5,5 +5,6 @@ mod evidence;
 mod machines;
 mod measurements;
 mod pasted;
+mod published;
 mod result_properties;
 mod results;
