@@ -11,7 +11,7 @@ use serde_json::Value;
 const MOST: u64 = 16;
 
 /// A trial for each line of `cases.jsonl`.
-pub fn list(folder: &Path) -> Vec<Trial> {
+pub(crate) fn list(folder: &Path) -> Vec<Trial> {
     let text = std::fs::read_to_string(folder.join("cases.jsonl")).unwrap_or_default();
     let cases = text.lines().filter(|it| !it.trim().is_empty());
     let mut trials: Vec<Trial> = cases
