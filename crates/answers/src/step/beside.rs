@@ -1,6 +1,6 @@
 //! The same step on several clusters, side by side.
 
-use pages::numbers::{count, milliseconds as ms, or_dash, percent};
+use pages::numbers::{count, milliseconds as ms, or_dash};
 use pages::{Page, Table, row};
 
 use super::StepReport;
@@ -105,6 +105,7 @@ impl SideBySide {
             ">per hour",
             ">1000 steps",
         ]);
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let price = |it: Option<f64>| or_dash(it.map(|it| format!("{it:.2}")));
         for it in &self.clusters {
             table.row(row![
