@@ -4,7 +4,7 @@ use std::path::Path;
 
 use answers::cost::PricedJob;
 use answers::expect::{ExpectQuestion, ExpectReport};
-use answers::gpus::Gpus;
+use answers::gpus::AskedGpus;
 use answers::sizes::{Collectives, Sizes};
 use answers::{JobSpec, Machine};
 use planner::{NcclVersion, Settings};
@@ -30,7 +30,10 @@ fn expectations(arguments: &str, collective: Collective, sizes: &[u64]) -> Expec
             "--nvlink-domain" => spec.nvlink_domain = true,
             "--collnet" => spec.collnet = true,
             "--hosts" => spec.hosts = words.next().unwrap().parse().unwrap(),
-            "--gpus" => spec.gpus = Gpus::parse(words.next().unwrap()).unwrap(),
+            "--gpus" => {
+                let asked = AskedGpus::parse(words.next().unwrap()).unwrap();
+                spec.gpus = asked.gpus(None).unwrap();
+            }
             "--set" => {
                 let (name, value) = words.next().unwrap().split_once('=').unwrap();
                 variables.push((name.to_owned(), value.to_owned()));
