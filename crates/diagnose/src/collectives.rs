@@ -214,12 +214,6 @@ impl Group {
                 true => of(&at),
                 false => (Vec::new(), Vec::new()),
             };
-            let say = |call: &[&str]| match call {
-                [function, count, kind, operation, root] => format!(
-                    "{function} of {count} (type {kind}, operation {operation}, root {root})"
-                ),
-                _ => String::new(),
-            };
             let what = format!(
                 "Call {number} of a communicator of {} ranks is {} on {} of them and {} on {}.",
                 all.len(),
@@ -270,4 +264,12 @@ impl Group {
             ..Verdict::new(&hang::RANK_MISSING, Possible, what)
         })
     }
+}
+
+/// A call in words, by its lines.
+fn say(call: &[&str]) -> String {
+    let [function, count, kind, operation, root] = call else {
+        return String::new();
+    };
+    format!("{function} of {count} (type {kind}, operation {operation}, root {root})")
 }

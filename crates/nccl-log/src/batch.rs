@@ -122,7 +122,7 @@ impl Default for Batch {
     fn default() -> Self {
         Self {
             text: String::new(),
-            places: vec![0..0],
+            places: vec![Range::default()],
         }
     }
 }

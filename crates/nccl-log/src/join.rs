@@ -219,7 +219,6 @@ fn view(line: &str) -> String {
 fn decisions(records: Vec<Record>, ranks: u32, strings: &Strings) -> Decisions {
     let mut all = Decisions::default();
     let mut next: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
-    let mut connections = Vec::new();
     for record in records {
         let own = record.own_rank();
         for (channel, ring) in record.rings {
@@ -239,7 +238,12 @@ fn decisions(records: Vec<Record>, ranks: u32, strings: &Strings) -> Decisions {
         all.trees_cut |= record.trees_cut;
         all.nvls_heads.extend(record.nvls_heads);
         all.nvls_trees.extend(record.nvls_trees);
-        connections.extend(record.connections);
+        for (ends, connected) in record.connections {
+            let own = all.connections.entry(ends).or_default();
+            own.local = own.local.or(connected.local);
+            own.sender = own.sender.or(connected.sender);
+            own.receiver = own.receiver.or(connected.receiver);
+        }
         all.counts = all.counts.or(record.counts);
         all.nvls = all.nvls.or(record.nvls);
         all.p2p_chunk = all.p2p_chunk.or(record.p2p_chunk);
@@ -262,18 +266,6 @@ fn decisions(records: Vec<Record>, ranks: u32, strings: &Strings) -> Decisions {
             all.system = lines.collect();
         }
     }
-    // Sorting them together takes a third of the time of looking each up.
-    connections.sort_by_key(|it| it.0);
-    connections.dedup_by(|(ends, connected), (known, own)| {
-        let is_same = ends == known;
-        if is_same {
-            own.local = own.local.or(connected.local);
-            own.sender = own.sender.or(connected.sender);
-            own.receiver = own.receiver.or(connected.receiver);
-        }
-        is_same
-    });
-    all.connections = connections.into_iter().collect();
     complete_rings(&mut all, &next, ranks);
     all
 }

@@ -68,24 +68,6 @@ const WORDS: [(&str, Level); 8] = [
 pub trait Hosts {
     /// The length of the longest known host name at the end of a text.
     fn known_end(&self, text: &str) -> Option<usize>;
-
-    /// The host whose name probably comes next.
-    fn likely(&self) -> &str {
-        ""
-    }
-}
-
-/// No host is known; the line before is of this one.
-struct LastHost<'a>(&'a str);
-
-impl Hosts for LastHost<'_> {
-    fn known_end(&self, _: &str) -> Option<usize> {
-        None
-    }
-
-    fn likely(&self) -> &str {
-        self.0
-    }
 }
 
 /// No host is known.
@@ -131,11 +113,7 @@ pub(crate) fn messages_after<'a>(
     });
     behind(
         line,
-        head.or_else(|| {
-            let source = last.and_then(|(_, message)| message.source);
-            let host = source.map_or("", |it| it.host);
-            find(line, line, &LastHost(host))
-        }),
+        head.or_else(|| find(line, line, &NoHosts)),
         &NoHosts,
         each,
     );
@@ -323,15 +301,7 @@ fn plain<'a>(line: &'a str, before: &'a str, hosts: &impl Hosts) -> Option<(usiz
     let (end, process) = number(before_word(&bytes[..end], *b":")?.len())?;
     let end = before_word(&bytes[..end], *b":")?.len();
     let is_name = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'.' | b'_');
-    // One comparison is shorter than a look at each letter.
-    let likely = hosts.likely().as_bytes();
-    let likely = bytes[..end]
-        .strip_suffix(likely)
-        .filter(|_| !likely.is_empty());
-    let mut from = match likely {
-        Some(before) if before.last().is_none_or(|it| !is_name(*it)) => before.len(),
-        _ => end,
-    };
+    let mut from = end;
     while from > 0 && is_name(bytes[from - 1]) {
         from -= 1;
     }
