@@ -201,8 +201,8 @@ pub struct Variables {
     #[serde(default)]
     #[arg(long, value_name = "NAME", value_parser = Engine::read)]
     pub engine: Option<Engine>,
-    /// The oldest NVIDIA driver of the job, by its version of CUDA, such as 13.2; it decides LL128 on
-    /// Rubin [default: new enough]
+    /// The oldest NVIDIA driver of the job, by its version of CUDA, such as 13.2; it decides LL128
+    /// on Rubin [default: new enough]
     #[serde(default, deserialize_with = "driver")]
     #[arg(long, value_name = "VERSION", value_parser = driver_version)]
     pub driver_version: Option<String>,

@@ -137,7 +137,7 @@ impl fmt::Display for Note {
             ),
             Self::Driver => f.write_str(
                 "LL128 is planned for a driver of CUDA 13.3 or newer; with an older one on any host, NCCL does without \
-                 LL128 on Rubin whose NICs are reached over C2C or through another GPU (--driver-version 13.2 plans that)",
+                 LL128 on Rubin whose NICs are reached over C2C or through another GPU; plan with its version to see that",
             ),
             Self::Processors => {
                 f.write_str("hosts have different processors: NCCL takes their vendor as mixed when it estimates costs")

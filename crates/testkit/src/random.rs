@@ -87,10 +87,16 @@ struct Shape {
 /// A machine with at least one GPU, as a complete topology file: every GPU has a rank, every port a
 /// device number.
 pub fn machine() -> impl Strategy<Value = Document> {
-    shape().prop_map(|shape| shape.document())
+    let all = vec![60, 61, 70, 75, 80, 86, 89, 90, 100, 103, 120];
+    machine_of(all, 18)
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+/// The same with GPUs of these compute capabilities × 10 and at most so many NVLinks to switches.
+pub fn machine_of(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Document> {
+    shape(sms, most_links).prop_map(|shape| shape.document())
+}
+
+fn shape(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Shape> {
     let holder = select(vec![
         Holder::RootPorts,
         Holder::Switch,
@@ -119,10 +125,10 @@ fn shape() -> impl Strategy<Value = Shape> {
         });
     let fabric = prop_oneof![
         Just(Fabric::Pcie),
-        (1u8..=18).prop_map(|links| Fabric::Switch { links }),
+        (1u8..=most_links).prop_map(|links| Fabric::Switch { links }),
         (any::<bool>(), 1u8..=6).prop_map(|(all, links)| Fabric::Bridges { all, links }),
     ];
-    let sm = select(vec![60, 61, 70, 75, 80, 86, 89, 90, 100, 103, 120]);
+    let sm = select(sms);
     let speed = select(vec![0, 10_000, 25_000, 100_000, 200_000, 400_000, 800_000]);
     (
         (1usize..=4, 0..PROCESSORS.len(), sm),

@@ -27,7 +27,22 @@ const NO_ACCESS: &str = "../crates/planner/tests/machines/no-access.xml";
 const SOME_ACCESS: &str = "../crates/planner/tests/machines/some-access.xml";
 const NO_ACCESS_BY_NVLINK: &str = "../crates/planner/tests/machines/no-access-nvlink.xml";
 
-pub(crate) const SAMPLES: [Sample; 34] = [
+pub(crate) const SAMPLES: [Sample; 37] = [
+    Sample {
+        name: "rubin",
+        machine: "hgx-rubin-nvl8",
+        arguments: &[],
+    },
+    Sample {
+        name: "rubin_with_an_old_driver",
+        machine: "vr200-nvl72-tray",
+        arguments: &["--hosts", "2"],
+    },
+    Sample {
+        name: "rubin_with_a_new_driver",
+        machine: "vr200-nvl72-tray",
+        arguments: &["--hosts", "2", "--driver-version", "13.3"],
+    },
     Sample {
         name: "one_host",
         machine: "dgx-h100",

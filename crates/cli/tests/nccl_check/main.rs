@@ -2,6 +2,7 @@
 //! A test that cannot run here is reported as not run.
 
 mod answers;
+mod drawn;
 mod failures;
 mod graphs;
 mod misbehaving;
@@ -38,6 +39,11 @@ fn main() -> ExitCode {
             let test = move || obeyed::each_entry(version, sample);
             let in_every_run = number == 0;
             trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!in_every_run));
+        }
+        for kind in drawn::KINDS {
+            let name = format!("drawn::{}_{version}", kind.name);
+            let test = move || drawn::agree(version, kind);
+            trials.push(Trial::ignorable_test(name, test).with_ignored_flag(true));
         }
         let is_newest = VERSIONS.last() == Some(&version);
         trials.extend(outputs_of(version, is_newest));

@@ -25,9 +25,9 @@ pub use chunk::{BufferTooSmall, Chunking};
 pub use kernel::WindowKernel;
 pub use model::{Range, doubling};
 pub use operation::{Calls, DataType, Registration, TunedOperation};
-pub use pipeline::{PipelineCosts, PipelineEntry};
 pub use table::{
     CallLimits, Collnet, CostEntry, CostJob, CostTable, LatencyFactors, NvlsCosts, Off, PatCosts,
-    RegisteredBuffers, RegisteredNvls, RingGrowth, Threads, TreeCorrection,
+    PipelineCosts, PipelineEntry, RegisteredBuffers, RegisteredNvls, RingGrowth, Threads,
+    TreeCorrection,
 };
 pub use window::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowChoice, WindowCosts};

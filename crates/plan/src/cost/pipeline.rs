@@ -2,13 +2,10 @@
 //! NCCL's public source after 2.32.3; no binary has judged it.
 
 use program::{Collective, Protocol};
-use serde::{Deserialize, Serialize};
 
-use crate::JsonSchema;
 use crate::algorithm::Algorithm;
-use crate::cost::choose::AlgorithmProtocol;
 use crate::cost::operation::TunedOperation;
-use crate::cost::table::CostJob;
+use crate::cost::table::{CostJob, PipelineCosts, PipelineEntry};
 
 /// Slots of a channel's buffer.
 const SLOTS: u64 = 8;
@@ -22,37 +19,6 @@ const DATA_SHARE: [f64; 3] = [0.5, 120.0 / 128.0, 1.0];
 /// How far from the larger one of two bounds the smaller one begins to bend, as a share of it.
 const SOFTNESS: f64 = 0.1;
 
-/// What an algorithm with a protocol costs in the pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PipelineEntry {
-    /// The algorithm.
-    pub algorithm: Algorithm,
-    /// The protocol.
-    pub protocol: Protocol,
-    /// Time to start, µs.
-    pub base_us: f64,
-    /// Round trip of a step inside the node, and of one to the next, µs.
-    pub round_us: [f64; 2],
-    /// Bandwidth of a searched channel inside the node, and to the network, GB/s. Of NVLS what its
-    /// efficiency leaves inside.
-    pub bandwidth: [f64; 2],
-    /// Searched channels.
-    pub channels: u32,
-    /// Thread blocks that share a searched channel. Of NVLS they follow from its channels.
-    pub blocks: u32,
-}
-
-/// The pipeline model of a communicator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PipelineCosts {
-    /// The entries; other combinations have NCCL's older model.
-    pub entries: Vec<PipelineEntry>,
-    /// Fewest ranks of a node.
-    pub min_local_ranks: u32,
-}
-
 /// Steps of one kind.
 struct Steps {
     count: f64,
@@ -64,7 +30,7 @@ struct Steps {
 
 impl PipelineCosts {
     /// The entry of a combination, if it has this model.
-    pub fn entry(&self, choice: AlgorithmProtocol) -> Option<&PipelineEntry> {
+    pub fn entry(&self, choice: (Algorithm, Protocol)) -> Option<&PipelineEntry> {
         let mut entries = self.entries.iter();
         entries.find(|it| (it.algorithm, it.protocol) == choice)
     }

@@ -6,7 +6,6 @@ use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
-use crate::cost::pipeline::PipelineCosts;
 use crate::cost::window::costs::WindowCosts;
 use program::{Collective, Protocol};
 
@@ -209,6 +208,37 @@ pub struct PatCosts {
     pub last: bool,
     /// It reduces and scatters averages, too (NCCL 2.31 and newer).
     pub averages: bool,
+}
+
+/// What an algorithm with a protocol costs in the pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineEntry {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Time to start, µs.
+    pub base_us: f64,
+    /// Round trip of a step inside the node, and of one to the next, µs.
+    pub round_us: [f64; 2],
+    /// Bandwidth of a searched channel inside the node, and to the network, GB/s. Of NVLS what its
+    /// efficiency leaves inside.
+    pub bandwidth: [f64; 2],
+    /// Searched channels.
+    pub channels: u32,
+    /// Thread blocks that share a searched channel. Of NVLS they follow from its channels.
+    pub blocks: u32,
+}
+
+/// The pipeline model of a communicator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineCosts {
+    /// The entries; other combinations have NCCL's older model.
+    pub entries: Vec<PipelineEntry>,
+    /// Fewest ranks of a node.
+    pub min_local_ranks: u32,
 }
 
 /// How the latency of rings with Simple grows with their steps, once every rank's piece of a

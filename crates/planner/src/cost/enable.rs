@@ -14,8 +14,8 @@ use crate::settings::Tuning;
 /// First compute capability (× 10) whose LL128 may reach a NIC over C2C or through another GPU.
 const HOPPER: i32 = 90;
 
-/// The oldest driver, as CUDA's number, with which Rubin's LL128 does so: that of CUDA 13.3. Source:
-/// NCCL 2.32.3.
+/// The oldest driver, as CUDA's number, with which Rubin's LL128 does so: that of CUDA 13.3.
+/// Source: NCCL 2.32.3.
 pub const RUBIN_DRIVER: u32 = 13_030;
 
 /// Whether LL128 depends on the driver, if nothing else forbids it.

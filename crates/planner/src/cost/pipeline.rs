@@ -1,5 +1,5 @@
-//! The constants of NCCL 2.32.6's pipeline model, which holds on Rubin. Source: NCCL's public source
-//! after 2.32.3, which may have been refined before 2.32.6; no binary has judged it.
+//! The constants of NCCL 2.32.6's pipeline model, which holds on Rubin. Source: NCCL's public
+//! source after 2.32.3, which may have been refined before 2.32.6; no binary has judged it.
 
 use plan::Algorithm;
 use plan::cost::{PipelineCosts, PipelineEntry};

@@ -33,8 +33,8 @@ impl Default for MergeSettings {
 }
 
 impl Settings {
-    /// Whether a host is Vera Rubin: an Arm host of a job whose oldest GPU is Rubin (source of 2.32.3,
-    /// binary).
+    /// Whether a host is Vera Rubin: an Arm host of a job whose oldest GPU is Rubin (2.32.3,
+    /// source, binary).
     fn is_vera_rubin(&self, document: &Document, sm_min: i32) -> bool {
         let cpu = document.root.children(Tag::Cpu).next();
         let is_arm = cpu.and_then(|cpu| cpu.get("arch")) == Some("arm64");

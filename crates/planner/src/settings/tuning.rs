@@ -36,7 +36,8 @@ pub struct Tuning {
     pub cta_policy: CtaPolicy,
     /// `NCCL_LOCAL_REGISTER`: programs can register buffers.
     pub registers: bool,
-    /// The oldest driver of the job as CUDA's number, 1000 × major + 10 × minor; `None`: new enough.
+    /// The oldest driver of the job as CUDA's number, 1000 × major + 10 × minor; `None`: new
+    /// enough.
     pub driver: Option<u32>,
     /// `NCCL_LL_BUFFSIZE`, `NCCL_LL128_BUFFSIZE`, `NCCL_BUFFSIZE`, bytes.
     pub buffer_bytes: [Option<i64>; 3],
