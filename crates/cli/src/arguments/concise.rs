@@ -46,6 +46,7 @@ const TOPICS: [Topic; 3] = [
             "without",
             "degrade",
             "engine",
+            "driver_version",
         ],
         more: "More options of the job:",
         named: usize::MAX,
