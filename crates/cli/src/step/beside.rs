@@ -63,7 +63,7 @@ fn on(
     let machine = crate::input::machine(file, output)?;
     let of_one = job::checked(JobSpec::of(machine.clone()), Remedy::Option, output)?;
     let gpus = answers::step::ranks(&of_one)?;
-    if gpus == 0 || ranks % gpus != 0 {
+    if gpus == 0 || !ranks.is_multiple_of(gpus) {
         bail!(
             "--beside {name}: {ranks} ranks are no whole number of hosts with {gpus} GPUs; expected a machine whose \
              GPUs divide them"

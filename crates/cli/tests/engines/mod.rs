@@ -86,9 +86,8 @@ fn arguments(case: &Value) -> Vec<String> {
     add("--engine-version", &text(&case["version"]));
     add("--size", &text(&case["message_bytes"]));
     add("--type", &text(&case["dtype"]).replace("fp", "f"));
-    match case["mode"].as_str() {
-        Some(mode @ ("graph" | "eager")) => add("--mode", mode),
-        _ => {}
+    if let Some(mode @ ("graph" | "eager")) = case["mode"].as_str() {
+        add("--mode", mode);
     }
     let peers = text(&machine["peer_access"]);
     let how = match peers.as_str() {

@@ -56,10 +56,8 @@ impl Row {
         let words: Vec<&str> = line.split_whitespace().filter(|it| *it != "|").collect();
         let number = |at: usize| words[at].parse::<f64>().expect("a number");
         let collective = words[0].parse::<Collective>().expect("a collective");
-        let algorithm = Algorithm::ALL.into_iter();
-        let algorithm = algorithm
-            .filter(|it| it.name().eq_ignore_ascii_case(words[1]))
-            .next();
+        let mut algorithm = Algorithm::ALL.into_iter();
+        let algorithm = algorithm.find(|it| it.name().eq_ignore_ascii_case(words[1]));
         let protocol = words[2].parse::<Protocol>().expect("a protocol");
         let [ranks, nodes, channels] = [5, 6, 7].map(|at| number(at) as u32);
         let bandwidth = [8, 9].map(|at| number(at) as f32);
