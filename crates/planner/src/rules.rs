@@ -1,8 +1,8 @@
 //! The decisions of NCCL that depend on the version: switches, each with its source. Numbers that
 //! changed stand in [`crate::search`]'s speeds and in the cost profiles.
 //!
-//! "Source" means NCCL's public source (to 2.30.7), "binary" that answers of the published
-//! binaries show it.
+//! "Source" means NCCL's public source (all of it to 2.30.7; of 2.31.2 and 2.32.3 what was found),
+//! "binary" that answers of the published binaries show it.
 
 use plan::NcclVersion;
 use topology::Preference;
@@ -146,8 +146,8 @@ pub struct Rules {
     /// The time of NVLSTree on Blackwell with x86 processors follows the trees' correction (2.29,
     /// source).
     pub corrects_nvls_tree: bool,
-    /// It follows it, too, in hosts of 4 Blackwell GPUs on Arm that NVLS leaves at 96 GB/s (2.31,
-    /// binary).
+    /// It follows it, too, in hosts of 4 Blackwell GPUs on Arm whose paths to ports have 96 GB/s
+    /// (2.31, source).
     pub corrects_nvls_tree_on_arm: bool,
     /// Point-to-point channels to other nodes (2.29, source).
     pub net_peer_channels: NetPeerChannels,
@@ -186,17 +186,23 @@ pub struct Rules {
     pub knows_rubin: bool,
     /// Rings, trees and NVLS of Rubin have a model of their time as pipelines (2.32.6, source).
     pub prices_pipelines: bool,
-    /// Trees on POWER are as slow as rings inside a host (until 2.30, source; not in 2.31, binary).
+    /// Trees on POWER are as slow as rings inside a host (until 2.30; not in 2.31, source).
     pub slows_power_trees: bool,
-    /// Between two nodes PAT, and trees on Blackwell, are as fast as their links outside (2.31,
-    /// binary). Before, as the links inside.
+    /// PAT, and trees on Blackwell, are as fast as the slower of their links inside and outside,
+    /// and Blackwell's rings between two nodes as those outside (2.31, source, binary). Before, up
+    /// to two nodes as the links inside.
     pub counts_links_outside: bool,
+    /// CollNet needs a head for each rank of a node, but CollNet-direct no NVSwitch, and between
+    /// nodes of one GPU only rings have the trees' latency; NVLS gathers as in the smallest node
+    /// (2.31, source). Before, CollNet-direct needed an NVSwitch, all-reduces no such heads, all
+    /// algorithms had that latency, and the average node counted.
+    pub needs_collnet_heads: bool,
     /// Ranks of one host that are in different nodes talk through its memory (2.30, source). In
-    /// other versions over the network (to 2.29, source; 2.31, binary), unless
+    /// other versions over the network (to 2.29 and 2.32, source; 2.31, binary), unless
     /// `NCCL_NET_DISABLE_INTRA` forbids it.
     pub shares_between_nodes: bool,
     /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
-    /// (2.31, binary).
+    /// (2.31, source).
     pub gathers_by_heads: bool,
     /// PAT reduces and scatters averages, too (2.31, source).
     pub pat_averages: bool,
@@ -209,13 +215,13 @@ pub struct Rules {
     pub widens_registered_nvls: bool,
     /// `NCCL_CTA_POLICY` is a list of names (2.29, source). Before, a number.
     pub names_policies: bool,
-    /// A single rank has thresholds of threads, which it never uses (2.31, binary).
+    /// A single rank has thresholds of threads, which it never uses (2.31, source).
     pub single_rank_thresholds: bool,
     /// A port without rail and plane has those of its card and its number (2.32, binary).
     pub derives_rails: bool,
     /// Graph files name ranks (2.30, source).
     pub writes_ranks: bool,
-    /// A number without digits is the variable's default (2.32, binary). Before, it was 0.
+    /// A number without digits is the variable's default (2.32, source). Before, it was 0.
     pub needs_digits: bool,
     /// GPUs before compute capability 9.0 move 8-bit floating-point numbers, which they do not
     /// reduce (2.28, source). Before, collectives refused them.
@@ -283,6 +289,7 @@ impl Rules {
             prices_pipelines: since(NcclVersion::V2_32_6),
             slows_power_trees: !v31,
             counts_links_outside: v31,
+            needs_collnet_heads: v31,
             corrects_nvls_tree_on_arm: v31,
             shares_between_nodes: v30 && !v31,
             gathers_by_heads: v31,

@@ -20,7 +20,7 @@ const NVLS_SHARE: f32 = (5.0 / 6.0) as f32;
 /// 2.28.
 const NVLS_GATHER: f32 = 0.9;
 
-/// First compute capability (× 10) whose trees NCCL models by their links between nodes.
+/// First compute capability (× 10) whose rings and trees NCCL models by their slower links.
 const BLACKWELL: i32 = 100;
 
 impl TableModel<'_> {
@@ -47,27 +47,29 @@ impl TableModel<'_> {
         }
     }
 
-    /// Whether an algorithm's channels are as fast between two nodes as their links outside.
-    fn counts_outside(&self, algorithm: Algorithm) -> bool {
-        self.rules.counts_links_outside
-            && match algorithm {
-                Algorithm::Pat => true,
-                Algorithm::Tree => self.inputs.min_cc >= BLACKWELL,
-                _ => false,
+    /// Bandwidth of one channel of rings, trees, PAT and CollNet, GB/s.
+    fn link_bandwidth(&self, algorithm: Algorithm) -> f32 {
+        let graph = self.inputs.graph(algorithm);
+        let nodes = self.inputs.nodes;
+        let anew = self.rules.counts_links_outside;
+        let slower = graph.bw_intra.min(graph.bw_inter);
+        match algorithm {
+            Algorithm::CollNetChain | Algorithm::CollNetDirect => graph.bw_intra,
+            Algorithm::Pat if anew => slower,
+            Algorithm::Tree if anew && self.inputs.min_cc >= BLACKWELL => slower,
+            Algorithm::Ring if anew && self.inputs.min_cc >= BLACKWELL && nodes == 2 => {
+                graph.bw_inter
             }
+            _ if nodes <= 2 => graph.bw_intra,
+            _ => graph.bw_inter,
+        }
     }
 
     /// Bandwidth of one channel, GB/s.
     fn channel_bandwidth(&self, collective: Collective, algorithm: Algorithm) -> f32 {
         let graph = self.inputs.graph(algorithm);
         if !algorithm.is_nvls() {
-            let inside = self.inputs.nodes <= 2 || algorithm.is_collnet();
-            let outside = self.inputs.nodes == 2 && self.counts_outside(algorithm);
-            return if inside && !outside {
-                graph.bw_intra
-            } else {
-                graph.bw_inter
-            };
+            return self.link_bandwidth(algorithm);
         }
         if !self.rules.models_nvls_heads {
             return self.nvls_channel_bandwidth(collective, algorithm);
@@ -81,7 +83,11 @@ impl TableModel<'_> {
         if collective == Collective::AllReduce {
             inside *= 2.0;
         } else {
-            inside *= (self.ppn - 1.0) / self.ppn;
+            let ranks = match self.rules.needs_collnet_heads {
+                true => self.inputs.min_local_ranks as f32,
+                false => self.ppn,
+            };
+            inside *= (ranks - 1.0) / ranks;
         }
         let tree = algorithm == Algorithm::NvlsTree;
         let outside = graph.bw_inter

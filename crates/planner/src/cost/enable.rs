@@ -80,6 +80,11 @@ impl TableModel<'_> {
                 {
                     return Some(Off::ChainHeads);
                 }
+                Some(collnet) if self.rules.needs_collnet_heads => {
+                    if inputs.max_local_ranks > collnet.heads {
+                        return Some(Off::NetworkLacksCollective);
+                    }
+                }
                 Some(_) if algorithm == Algorithm::CollNetDirect && !inputs.has_nvswitch => {
                     return Some(Off::NoNvSwitch);
                 }

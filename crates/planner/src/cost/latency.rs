@@ -66,7 +66,8 @@ impl TableModel<'_> {
         let hardware = if nodes == 1 { inside } else { Hardware::Net };
         let base = self.profile.base_latency_us.of(algorithm, protocol) as f32;
         let intra = self.step_us(inside, algorithm, protocol);
-        let outer = if self.ppn == 1.0 {
+        let exposed = algorithm == Algorithm::Ring || !self.rules.needs_collnet_heads;
+        let outer = if self.ppn == 1.0 && exposed {
             Algorithm::Tree
         } else {
             algorithm

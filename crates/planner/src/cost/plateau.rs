@@ -10,8 +10,8 @@ use crate::rules::Rules;
 /// First compute capability (× 10) whose rings NCCL models so.
 const BLACKWELL: i32 = 100;
 
-/// The growth of a communicator's rings; `None` where they do not grow. Source: the times that the
-/// binaries of 2.31.2 and 2.32.3 predict.
+/// The growth of a communicator's rings; `None` where they do not grow. Source: NCCL's public
+/// source of 2.31.2 and 2.32.3, and the times that their binaries predict.
 pub(super) fn of(inputs: &Inputs, rules: Rules) -> Option<RingGrowth> {
     let nvlink = inputs.ring.type_intra == PathType::Nvl;
     if inputs.nodes != 1 || inputs.min_cc < BLACKWELL || !nvlink {

@@ -57,6 +57,88 @@ fn eight_gpus_of_one_machine() {
     }
 }
 
+/// From 2.31 on, trees of Blackwell are as fast as the slower of their links, and rings between two
+/// nodes as those outside.
+#[test]
+fn newer_versions_take_the_slower_links_of_blackwell() {
+    use {Algorithm::*, Protocol::*};
+    let bandwidth = |version, nodes, cc, algorithm| {
+        let mut inputs = hopper(nodes);
+        (inputs.min_cc, inputs.max_cc) = (cc, cc);
+        (inputs.ring, inputs.tree) = (graph(4, 24.0, 20.0), graph(4, 24.0, 18.0));
+        let profile = CostProfile::of(version);
+        let none = settings(&[]).tuning;
+        let table = cost::table(&inputs, &none, &profile, Rules::of(version)).expect("settings");
+        let entry = table.entry(Collective::AllReduce, algorithm, Simple);
+        entry.expect("an entry").bandwidth
+    };
+    let tree = |link: f32| 4.0 * link * 0.92 * 0.5;
+    let ring = |nodes: u32, link: f32| 4.0 * link * (8 * nodes) as f32 / (16 * nodes - 2) as f32;
+    for (version, nodes, cc, inside, ring_inside) in [
+        (NcclVersion::V2_30, 1, 100, true, true),
+        (NcclVersion::V2_30, 2, 100, true, true),
+        (NcclVersion::V2_31, 1, 100, false, true),
+        (NcclVersion::V2_31, 2, 100, false, false),
+        (NcclVersion::V2_32, 1, 100, false, true),
+        (NcclVersion::V2_32, 2, 100, false, false),
+        (NcclVersion::V2_32, 2, 90, true, true),
+        (NcclVersion::V2_32, 3, 90, false, false),
+    ] {
+        let near = |mine: f32, theirs: f32| (mine - theirs).abs() < 1e-3;
+        let said = bandwidth(version, nodes, cc, Tree);
+        let link = if inside { 24.0 } else { 18.0 };
+        assert!(near(said, tree(link)), "{version} {nodes} {cc}: {said}");
+        let said = bandwidth(version, nodes, cc, Ring);
+        let link = if ring_inside { 24.0 } else { 20.0 };
+        assert!(
+            near(said, ring(nodes, link)),
+            "{version} {nodes} {cc}: {said}"
+        );
+    }
+}
+
+/// From 2.31 on, CollNet asks for a head for each rank of a node instead of an NVSwitch.
+#[test]
+fn newer_versions_reduce_in_the_network_without_nvswitches() {
+    use Algorithm::*;
+    let off = |version, heads, algorithm| {
+        let mut inputs = hopper(2);
+        inputs.has_nvswitch = false;
+        inputs.collnet_direct = graph(8, 12.0, 12.0);
+        inputs.collnet_chain = graph(8, 12.0, 12.0);
+        inputs.collnet = Some(CollnetInputs {
+            heads,
+            chain: true,
+            depth: 2,
+            gathers: true,
+            reduce_scatters: true,
+        });
+        let profile = CostProfile::of(version);
+        let none = settings(&[]).tuning;
+        let table = cost::table(&inputs, &none, &profile, Rules::of(version)).expect("settings");
+        let entry = table.entry(Collective::AllReduce, algorithm, Protocol::Simple);
+        entry.expect("an entry").off
+    };
+    let heads = Some(Off::NetworkLacksCollective);
+    for (version, count, direct, chain) in [
+        (NcclVersion::V2_30, 8, Some(Off::NoNvSwitch), None),
+        (NcclVersion::V2_30, 4, Some(Off::NoNvSwitch), None),
+        (NcclVersion::V2_31, 8, None, None),
+        (NcclVersion::V2_31, 4, heads, heads),
+    ] {
+        assert_eq!(
+            off(version, count, CollNetDirect),
+            direct,
+            "{version} {count}"
+        );
+        assert_eq!(
+            off(version, count, CollNetChain),
+            chain,
+            "{version} {count}"
+        );
+    }
+}
+
 #[test]
 fn choices_carry_what_a_report_needs() {
     let table = plain(&hopper(1));
