@@ -179,7 +179,7 @@ pub struct Rules {
     /// Ports of different planes never meet, and rails decide which ports match (2.30, source).
     pub reads_rails: bool,
     /// Processors of AMD, and Intel's of 2024, have bandwidths of their own between sockets (2.31,
-    /// binary).
+    /// source, binary).
     pub knows_newer_processors: bool,
     /// Rubin has bandwidths, NVLS channels, a rule for LL128 and merged ports of its own (2.32,
     /// source, binary). Before, it has Blackwell's.
