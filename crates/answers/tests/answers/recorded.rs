@@ -8,6 +8,11 @@ use answers::job_options::Variables;
 use answers::log::{LogQuestion, compare};
 use answers::{JobSpec, Machine};
 use nccl_log::Collector;
+use nccl_log::compare::answer::Answer;
+use nccl_log::compare::{Field, PlannerOutcome, compare_partly};
+use plan::Algorithm;
+use planner::{Job, NcclVersion, Settings};
+use program::{Collective, Protocol};
 
 /// Two ranks on the GPU of a guest with one H200 (docs/gpu.md), NCCL 2.32.3: its dump of the
 /// topology, and its log without what repeats.
@@ -32,4 +37,29 @@ fn two_ranks_on_an_h200() {
     assert!(comparison.agrees, "{comparison:?}");
     // The search, channels, rings, trees and the table of costs were compared.
     assert!(fields.len() >= 5, "{fields:?}");
+}
+
+/// NCCL 2.32.6 logs zeros for the pipelines of Rubin, which are no costs.
+#[test]
+fn costs_of_pipelines_are_not_compared() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../topologies/vr200-nvl72-tray/topology.xml");
+    let document = topology::xml::parse("topology.xml", &fs::read(file).unwrap()).unwrap();
+    let row = (Collective::AllReduce, Algorithm::Ring, Protocol::Simple);
+    let answer = Answer {
+        model: [(row, [0.0, 0.0])].into(),
+        ..Answer::default()
+    };
+    for (version, differing) in [(NcclVersion::V2_32, 1), (NcclVersion::V2_32_6, 0)] {
+        let settings = Settings::with_variables(version, Vec::new());
+        let planned = planner::plan(&Job::hosts(document.clone(), 2), &settings).unwrap();
+        let costs = planned.logged_costs();
+        let outcome = PlannerOutcome::Plan(planned.plan(), &costs);
+        let fields = compare_partly(&answer, outcome);
+        let field = fields.iter().find(|it| it.field == Field::Costs).unwrap();
+        assert_eq!(field.differences.len(), differing, "{version}");
+        let why = field.not_compared.as_ref().map(|it| it.why.as_str());
+        let said = why.is_some_and(|why| why.contains("pipelines"));
+        assert_eq!(said, version == NcclVersion::V2_32_6, "{version}: {why:?}");
+    }
 }

@@ -25,7 +25,14 @@ fn is_near(said: f32, planned: f32, least: f32) -> bool {
 }
 
 pub(super) fn model(answer: &Answer, costs: &CostTable, tally: &mut Tally) {
+    let pipelines = costs.pipeline.as_ref().map(|it| it.entries.as_slice());
     for ((collective, algorithm, protocol), said) in &answer.model {
+        // NCCL logs zeros for pipelines (2.32.6, source).
+        let mut pipelines = pipelines.unwrap_or_default().iter();
+        if pipelines.any(|it| (it.algorithm, it.protocol) == (*algorithm, *protocol)) {
+            tally.absent("NCCL logs no costs of pipelines, only their times");
+            continue;
+        }
         let entry = costs.entry(*collective, *algorithm, *protocol);
         let planned = entry.map_or([0.0, 0.0], |entry| [entry.latency, entry.bandwidth]);
         let what = format!("{collective} {algorithm}/{protocol}");
