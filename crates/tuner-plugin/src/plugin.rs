@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::VARIABLE;
 use crate::abi::{self, Code, Logger, NvlinkDomains, SUCCESS, TUNING, level};
-use crate::abi::{TunerV3, TunerV4, TunerV5, TunerV6};
+use crate::abi::{TunerV3, TunerV4, TunerV5, TunerV6, TunerV7};
 use crate::choose::{Operation, Own};
 use crate::file::{self, NoTable};
 use crate::names::{COLLECTIVES, limits_channels, name};
@@ -153,6 +153,7 @@ unsafe extern "C" fn init_v4(
     unsafe { start(context, nodes, ranks, logger) }
 }
 
+/// The constants, whose size differs by version, are neither read nor changed.
 unsafe extern "C" fn init_v5(
     context: *mut abi::Context,
     _communicator: u64,
@@ -344,3 +345,7 @@ pub static V6: TunerV6 = TunerV6 {
     finish,
     chunk_size: Some(chunk_size),
 };
+
+/// The table of functions of version 7. What differs from version 6, the constants, is not touched.
+#[cfg_attr(topo_plugin, unsafe(export_name = "ncclTunerPlugin_v7"))]
+pub static V7: TunerV7 = V6;
