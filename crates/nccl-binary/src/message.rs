@@ -123,6 +123,10 @@ pub struct Report {
     pub graphs: Option<String>,
     /// The NVLink domains that the tuner plug-in was told.
     pub nvlink_domains: Option<NvlinkDomains>,
+    /// The constants of the cost model that the tuner plug-in was told, in the order of
+    /// [`tuner_plugin::abi::Constants`]: µs, then GB/s with 4 rows, or 5 from version 7 on.
+    /// NCCL 2.31 gives zeros.
+    pub tuner_constants: Vec<f64>,
     /// What the tuner plug-in was told for each collective and size.
     pub tuner_calls: Vec<TunerCall>,
     /// What is allocated once there is a communicator.

@@ -50,6 +50,10 @@ fn main() -> ExitCode {
         let name = format!("obeyed::bad_tables_are_harmless_{version}");
         let test = move || obeyed::bad_tables_are_harmless(version);
         trials.push(Trial::ignorable_test(name, test).with_ignored_flag(!is_newest));
+        let name = format!("obeyed::constants_{version}");
+        trials.push(Trial::ignorable_test(name, move || {
+            obeyed::constants(version)
+        }));
         let name = format!("graphs::sets_are_told_apart_{version}");
         let test = move || graphs::sets_are_told_apart(version, graphs::ALL);
         trials.push(Trial::ignorable_test(name, test).with_ignored_flag(true));

@@ -14,9 +14,11 @@ use nccl_binary::message::{Network, Request};
 use nccl_log::compare::Answer;
 use plan::cost::TunedOperation;
 use plan::{Algorithm, CostTable};
+use planner::cost::profile::{CostProfile, PerAlgorithm};
 use planner::{EqualHosts, NcclVersion, Settings};
 use program::{Collective, Protocol};
 use topology::xml::Document;
+use tuner_plugin::abi::ConstantsV5;
 use tuner_plugin::table::{Choice, Communicator, Table};
 use tuner_plugin::{LIBRARY, LIBRARY_FILE, TABLE_FILE, VARIABLE};
 
@@ -323,4 +325,55 @@ fn is_harmless(without: &Answer, with: &Answer) -> Result<(), String> {
             with.choices, without.choices
         )),
     }
+}
+
+/// A tuner plug-in is told the constants that the plan has for the version, and no others.
+pub(crate) fn constants(version: &str) -> Result<Completion, Failed> {
+    let Some(library) = library(version) else {
+        return not_fetched(version);
+    };
+    let minor = version.rsplit_once('.').map_or(version, |it| it.0);
+    let minor: NcclVersion = minor.parse()?;
+    let profile = CostProfile::of(minor);
+    let per_algorithm = |of: &PerAlgorithm| {
+        let all = Algorithm::ALL.into_iter();
+        let each = all.flat_map(|algorithm| Protocol::ALL.map(|it| of.of(algorithm, it)));
+        each.collect::<Vec<f64>>()
+    };
+    let latency = &profile.hardware_latency_us;
+    let latencies = [
+        &profile.base_latency_us,
+        &latency.nvlink,
+        &latency.pci,
+        &latency.net,
+    ];
+    let limits = &profile.bandwidth_limits_gbps;
+    let limits = [
+        &limits.ll,
+        &limits.ring_ll128_channel,
+        &limits.tree_ll128_channel,
+        &limits.tree_channel,
+        &limits.nvls_tree_channel,
+    ];
+    let limits = limits.map(|it| [it.volta, it.ampere, it.hopper, it.blackwell].concat());
+    // 2.27 asks for version 4, which has none. 2.31 asks before it fills them in.
+    let planned = match minor {
+        NcclVersion::V2_27 => Vec::new(),
+        NcclVersion::V2_31 => vec![0.0; ConstantsV5::NUMBERS],
+        _ => [latencies.map(per_algorithm).concat(), limits.concat()].concat(),
+    };
+    let mut job = job(&document("workstation-2gpu-nvlink")?, 1, library, None);
+    // As for the tables.
+    job.request.network = Network::Socket;
+    for answer in job.run()? {
+        let told = &answer.report.tuner_constants;
+        let differ = told.iter().zip(&planned).enumerate();
+        let differ: Vec<_> = differ
+            .filter(|(_, (told, planned))| told != planned)
+            .collect();
+        check(told.len() == planned.len() && differ.is_empty(), || {
+            format!("{} of {} numbers; {differ:?}", told.len(), planned.len())
+        })?;
+    }
+    Ok(Completion::Completed)
 }

@@ -34,7 +34,7 @@ pub(crate) use process::{
 };
 pub(crate) use runtime::functions as runtime_functions;
 pub(crate) use sockets::{be_host, is_host};
-pub(crate) use tuner::calls as tuner_calls;
+pub(crate) use tuner::report_to as report_tuner_to;
 
 /// A function that is presented: its name and its address.
 pub(crate) type Presented = (&'static str, usize);

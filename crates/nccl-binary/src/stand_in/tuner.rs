@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nccl_log::compare::answer::NvlinkDomains;
-use tuner_plugin::abi::{self, Code, Context, Logger, SUCCESS, TunerV4, TunerV5};
+use tuner_plugin::abi::{self, Code, Constants, Context, Logger, SUCCESS};
+use tuner_plugin::abi::{TunerV4, TunerV5, TunerV7};
 
-use crate::message::TunerCall;
+use crate::message::{Report, TunerCall};
 
 /// Most algorithms and protocols that a table may have.
 const MOST: c_int = 64;
@@ -17,11 +18,13 @@ const SOMETHING: *mut c_void = std::ptr::without_provenance_mut(16);
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept {
     domains: None,
+    constants: Vec::new(),
     calls: BTreeMap::new(),
 });
 
 struct Kept {
     domains: Option<NvlinkDomains>,
+    constants: Vec<f64>,
     /// By collective and bytes: the first call.
     calls: BTreeMap<(i32, u64), TunerCall>,
 }
@@ -30,10 +33,29 @@ fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What NCCL told the plug-in.
-pub(crate) fn calls() -> (Option<NvlinkDomains>, Vec<TunerCall>) {
+/// Writes what NCCL told the plug-in.
+pub(crate) fn report_to(report: &mut Report) {
     let kept = kept();
-    (kept.domains, kept.calls.values().cloned().collect())
+    report.nvlink_domains = kept.domains;
+    report.tuner_constants.clone_from(&kept.constants);
+    report.tuner_calls = kept.calls.values().cloned().collect();
+}
+
+/// The constants of a version, in order; none if they are not given, or not all are numbers.
+///
+/// # Safety
+/// The address is null, or that of as many rows as the version has.
+unsafe fn numbers<const ROWS: usize>(constants: *const c_void) -> Vec<f64> {
+    if constants.is_null() {
+        return Vec::new();
+    }
+    let count = Constants::<ROWS>::NUMBERS;
+    // SAFETY: the caller says so, and the structure is made of such numbers alone.
+    let all = unsafe { std::slice::from_raw_parts(constants.cast::<f64>(), count) };
+    match all.iter().all(|it| it.is_finite()) {
+        true => all.to_vec(),
+        false => Vec::new(),
+    }
 }
 
 unsafe extern "C" fn init_v4(_: usize, _: usize, _: Option<Logger>, context: *mut Context) -> Code {
@@ -42,16 +64,17 @@ unsafe extern "C" fn init_v4(_: usize, _: usize, _: Option<Logger>, context: *mu
     SUCCESS
 }
 
-unsafe extern "C" fn init_v5(
+/// From version 5 on, by the rows of the constants.
+unsafe extern "C" fn init_v5<const ROWS: usize>(
     context: *mut Context,
     _: u64,
     _: usize,
     _: usize,
     _: Option<Logger>,
     domains: *const abi::NvlinkDomains,
-    _: *mut c_void,
+    constants: *mut c_void,
 ) -> Code {
-    // SAFETY: NCCL gives an address for the context, and a structure or null.
+    // SAFETY: NCCL gives an address for the context, and structures of the version or null.
     unsafe {
         context.write(SOMETHING);
         if let Some(domains) = domains.as_ref() {
@@ -60,6 +83,10 @@ unsafe extern "C" fn init_v5(
                 least_ranks: domains.least_ranks,
                 most_ranks: domains.most_ranks,
             });
+        }
+        let mut kept = kept();
+        if kept.constants.is_empty() {
+            kept.constants = numbers::<ROWS>(constants);
         }
     }
     SUCCESS
@@ -111,9 +138,17 @@ static V4: TunerV4 = TunerV4 {
 
 static V5: TunerV5 = TunerV5 {
     name: c"topo".as_ptr(),
-    init: init_v5,
+    init: init_v5::<4>,
     information,
     finish,
+};
+
+static V7: TunerV7 = TunerV7 {
+    name: c"topo".as_ptr(),
+    init: init_v5::<5>,
+    information,
+    finish,
+    chunk_size: None,
 };
 
 /// The table that a library of plug-ins exports under a name.
@@ -121,6 +156,55 @@ pub(super) fn table(name: &str) -> Option<usize> {
     Some(match name {
         "ncclTunerPlugin_v4" => (&raw const V4).addr(),
         "ncclTunerPlugin_v5" => (&raw const V5).addr(),
+        "ncclTunerPlugin_v7" => (&raw const V7).addr(),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tuner_plugin::abi::{ConstantsV5, ConstantsV7};
+
+    use super::*;
+
+    /// Memory that ends where the constants end, so that a sanitizer sees a longer read.
+    fn values(count: usize) -> Box<[f64]> {
+        (0..count).map(|it| it as f64).collect()
+    }
+
+    #[test]
+    fn constants_have_the_rows_of_their_version() {
+        for version in ["v4", "v5", "v7"] {
+            assert!(table(&format!("ncclTunerPlugin_{version}")).is_some());
+        }
+        let (v5, v7) = (values(ConstantsV5::NUMBERS), values(ConstantsV7::NUMBERS));
+        assert_eq!((v5.len(), v7.len()), (144, 159));
+        // SAFETY: as many numbers as the version has, or null.
+        unsafe {
+            assert_eq!(numbers::<4>(v5.as_ptr().cast()), v5.to_vec());
+            assert_eq!(numbers::<5>(v7.as_ptr().cast()), v7.to_vec());
+            assert!(numbers::<5>(std::ptr::null()).is_empty());
+        }
+        let mut broken = values(ConstantsV7::NUMBERS);
+        broken[158] = f64::NAN;
+        // SAFETY: as above.
+        assert!(unsafe { numbers::<5>(broken.as_ptr().cast()) }.is_empty());
+    }
+
+    #[test]
+    fn version_7_keeps_its_constants() {
+        let mut given = values(ConstantsV7::NUMBERS);
+        let mut context = std::ptr::null_mut();
+        let to = given.as_mut_ptr().cast();
+        // SAFETY: the constants of the version, and no domains.
+        let code = unsafe { (V7.init)(&mut context, 7, 8, 1, None, std::ptr::null(), to) };
+        let mut report = Report::default();
+        report_to(&mut report);
+        assert_eq!((code, context), (SUCCESS, SOMETHING));
+        assert_eq!(
+            report.tuner_constants,
+            values(ConstantsV7::NUMBERS).to_vec()
+        );
+        assert_eq!(given, values(ConstantsV7::NUMBERS));
+    }
 }
