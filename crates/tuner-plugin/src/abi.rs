@@ -43,9 +43,10 @@ pub struct NvlinkDomains {
     pub most_ranks: c_int,
 }
 
-/// Constants of the cost model (`ncclTunerConstants_v5_t`, `ncclTunerConstants_v7_t`): by algorithm,
-/// protocol (LL, LL128, Simple) and number of nodes (1, 2, more). `ROWS` are generations of GPUs:
-/// Volta, Ampere, Hopper, Blackwell, and from version 7 on Rubin, where -1 is no limit.
+/// Constants of the cost model (`ncclTunerConstants_v5_t`, `ncclTunerConstants_v7_t`): by
+/// algorithm, protocol (LL, LL128, Simple) and number of nodes (1, 2, more). `ROWS` are
+/// generations of GPUs: Volta, Ampere, Hopper, Blackwell, and from version 7 on Rubin, where -1 is
+/// no limit.
 ///
 /// A plug-in may change them. More than the rows of its version is not its memory.
 #[repr(C)]
@@ -129,8 +130,8 @@ pub type Information4 = unsafe extern "C" fn(
     *mut c_int,
 ) -> Code;
 
-/// Asks for a chunk, v6 and v7: context, collective, bytes, algorithm, protocol, channels, NCCL's chunk in
-/// bytes, which may be changed.
+/// Asks for a chunk, v6 and v7: context, collective, bytes, algorithm, protocol, channels, NCCL's
+/// chunk in bytes, which may be changed.
 pub type ChunkSize =
     unsafe extern "C" fn(Context, c_int, usize, c_int, c_int, c_int, *mut usize) -> Code;
 

@@ -91,7 +91,7 @@ static void show(const char *version, int code, float table[ALGORITHMS][PROTOCOL
     putchar('\n');
 }
 
-/* Memory of some bytes; whoever touches the byte behind it is killed. */
+/* Memory of some bytes; a plug-in that touches the byte behind it ends this program. */
 static void *edge(size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
