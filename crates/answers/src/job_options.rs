@@ -231,7 +231,7 @@ impl Variables {
         let mut beneath = Vec::new();
         if let Some(engine) = variables.engine.take() {
             beneath = engine.sets();
-            notes.push(engine.in_words());
+            notes.extend(engine.in_words());
         }
         let told = machines.iter().find(|it| it.said != Said::default());
         if let Some(Machine { name, said, .. }) = told {

@@ -49,19 +49,14 @@ impl Engine {
             .collect()
     }
 
-    /// The same in a sentence.
-    pub fn in_words(&self) -> String {
-        let Some(facts) = self.facts() else {
-            return self.0.clone();
-        };
-        match &facts.sets[..] {
-            [] => format!("{} is not known to set variables of NCCL", facts.name),
-            sets => format!(
-                "{} sets {} before NCCL starts; what is said elsewhere outranks it",
-                facts.name,
-                sets.join(" ")
-            ),
-        }
+    /// The same in a sentence, if it sets any.
+    pub fn in_words(&self) -> Option<String> {
+        let facts = self.facts().filter(|it| !it.sets.is_empty())?;
+        Some(format!(
+            "{} sets {} before NCCL starts; what is said elsewhere outranks it",
+            facts.name,
+            facts.sets.join(" ")
+        ))
     }
 }
 
