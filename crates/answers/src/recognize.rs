@@ -1,4 +1,4 @@
-//! What files are, and which question answers them: of whatever a reader drops, pastes or names.
+//! Kinds of files, and the questions that they answer: of whatever a reader drops or pastes.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use crate::request::Evidence;
 use crate::results;
 use crate::step::request::unpacked;
 
-/// Bytes at the beginning of a file by which it is recognized.
+/// Bytes at the beginning of a file that tell its kind.
 const MOST_BYTES: u64 = 1 << 18;
 
 /// What topology files have.

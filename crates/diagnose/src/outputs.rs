@@ -9,8 +9,8 @@ use findings::facts::{Meaning, frames};
 
 use crate::verdict::{Line, MOST_LINES, Verdict};
 
-/// Words of which every line that [`errors`] or [`Stacks::line`] reads has one, beside the functions
-/// of [`frames`]. Those behind the first are in the first line of a stack.
+/// Words of which every line that [`errors`] or [`Stacks::line`] reads has one, beside the
+/// functions of [`frames`]. Those behind the first are in the first line of a stack.
 pub(crate) const WORDS: [&str; 3] = [" Errors: ", "(idle): \"", "(active): \""];
 
 /// All of them.

@@ -10,7 +10,8 @@
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
 //! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
-//! [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`], `tree`, `from_matrix`, `from_pci`, `doubts`.
+//! [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`], `tree`, `from_matrix`,
+//! `from_pci`, `doubts`.
 
 pub mod adapter;
 pub mod bandwidth;
@@ -164,8 +165,8 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
             1,
             "a script is no machine",
             "a script of Slurm",
-            "a machine: NCCL's topology file, or the output of `nvidia-smi topo -m`; the script's output \
-             is what `topo expect --results` compares",
+            "a machine: NCCL's topology file, or the output of `nvidia-smi topo -m`; the output \
+             of its nccl-tests is what can be compared",
         ));
     }
     Ok(Machine {

@@ -57,11 +57,11 @@ const OTHERS: [(&str, &str); 6] = [
     ),
     (
         "nvbandwidth Version",
-        "nvbandwidth measures copies, no collective; `topo diagnose` reads those between GPUs",
+        "nvbandwidth measures copies, no collective; a diagnosis reads those between GPUs",
     ),
     (
         "P2P Connectivity Matrix",
-        "p2pBandwidthLatencyTest measures copies, no collective; `topo diagnose` reads it",
+        "p2pBandwidthLatencyTest measures copies, no collective; a diagnosis reads it",
     ),
     (
         "# OSU MPI Bandwidth Test",

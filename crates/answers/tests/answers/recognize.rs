@@ -1,4 +1,4 @@
-//! What files are, and which question answers them.
+//! Kinds of files, and the questions that they answer.
 
 use answers::file_question::FileQuestion;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What listings say where nothing is wrong, in a sentence each.
+//! Sentences about listings in which nothing is wrong.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a thread does, by the functions of its stack.
+//! Work of threads, by the functions of their stacks.
 
 /// The rows: function, and what a thread in it does.
 fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -34,7 +34,7 @@ pub struct Outputs {
 /// The counters of one port.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// The port, as far as the text says.
+    /// The port; of it what the text says.
     pub port: String,
     /// Counters that were read.
     pub count: usize,

@@ -381,3 +381,13 @@ impl Cabled {
         entries
     }
 }
+
+/// Why a text is no TOML, if a parser says `why`: JSON is named as such.
+pub(super) fn not_toml<'a>(text: &str, why: &'a str) -> &'a str {
+    let begin = text.trim_start();
+    let begin = begin.strip_prefix('[').unwrap_or(begin).trim_start();
+    match begin.starts_with('{') {
+        true => "JSON of other programs, such as NetQ, is not read",
+        false => why.trim_end(),
+    }
+}

@@ -3,6 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::forms::not_toml;
 use super::{Fabric, Latencies, Leaf, Port, Uplink};
 
 /// Keys less alike than this are not offered.
@@ -107,15 +108,6 @@ const TABLES: [(&str, &[&str]); 9] = [
     ("cable", &["from", "to"]),
 ];
 
-/// Whether a text begins like JSON: with an object, perhaps in a list.
-fn is_json(text: &str) -> bool {
-    let text = text.trim_start();
-    text.strip_prefix('[')
-        .unwrap_or(text)
-        .trim_start()
-        .starts_with('{')
-}
-
 impl Fabric {
     /// Reads a fabric file; `file` is its name for messages.
     ///
@@ -124,10 +116,7 @@ impl Fabric {
     pub fn from_toml(file: &str, text: &str) -> Result<Self, FabricError> {
         let parsed = DeTable::parse(text).map_err(|error| FabricError::Syntax {
             file: file.to_owned(),
-            message: match is_json(text) {
-                true => format!("JSON of other programs, such as NetQ, is not read\n{EXPECTED}"),
-                false => format!("{}\n{EXPECTED}", error.to_string().trim_end()),
-            },
+            message: format!("{}\n{EXPECTED}", not_toml(text, &error.to_string())),
         })?;
         let reader = Reader { file, text };
         let mut fabric = Self::default();
