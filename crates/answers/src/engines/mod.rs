@@ -20,11 +20,12 @@ use pages::Page;
 use plan::Setting;
 use plan::cost::DataType;
 use planner::{Job, Planned};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::report::Report;
 use crate::sizes::{Sizes, expand};
-use crate::values::{self, within};
+use crate::values;
 use crate::{Args, JsonSchema};
 use answer::Asks;
 pub use engine::Engine;
@@ -61,8 +62,8 @@ pub struct EnginesQuestion {
     #[arg(long = "type", value_name = "TYPE", value_parser = values::one::<DataType>)]
     pub data_type: Option<DataType>,
     /// Elements of a row: the hidden size of the model [default: 8192]
-    #[serde(default)]
-    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=MOST_WIDTH))]
+    #[serde(default, deserialize_with = "width")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1..=MOST_WIDTH))]
     pub width: Option<u32>,
     /// Only calls that a CUDA graph captured, or only others
     #[serde(default)]
@@ -80,6 +81,16 @@ pub struct EnginesQuestion {
     #[serde(default)]
     #[arg(long)]
     pub not_linux: bool,
+}
+
+fn width<'de, D: Deserializer<'de>>(given: D) -> Result<Option<u32>, D::Error> {
+    let width = Option::<u32>::deserialize(given)?;
+    match width.map(u64::from) {
+        Some(it) if !(1..=MOST_WIDTH).contains(&it) => Err(Error::custom(format!(
+            "width {it}; expected 1 to {MOST_WIDTH}"
+        ))),
+        _ => Ok(width),
+    }
 }
 
 /// Reads a setting; an option without a value is 1.
