@@ -196,13 +196,11 @@ pub struct Variables {
     #[serde(default, deserialize_with = "version")]
     #[arg(long, value_name = "VERSION")]
     pub nccl: Option<NcclVersion>,
-    /// The inference engine that runs the job, such as vllm or sglang, with what it sets before
-    /// NCCL starts; other variables outrank that (a wrong name lists all)
+    /// Set what this inference engine sets, such as sglang, where nothing else does
     #[serde(default)]
     #[arg(long, value_name = "NAME", value_parser = Engine::read)]
     pub engine: Option<Engine>,
-    /// The oldest NVIDIA driver of the job, by its version of CUDA, such as 13.2; it decides LL128
-    /// on Rubin [default: new enough]
+    /// The job's oldest driver by its CUDA, such as 13.2: LL128 on Rubin [default: new enough]
     #[serde(default, deserialize_with = "driver")]
     #[arg(long, value_name = "VERSION", value_parser = driver_version)]
     pub driver_version: Option<String>,

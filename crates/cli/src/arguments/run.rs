@@ -22,7 +22,6 @@ Examples:
   topo run plan.json all-reduce                the rings and trees of a plan from topo plan -o
   topo run topology.xml all-gather             of a machine, which is planned first
   topo run all-reduce -b 8 -e 128M -f 2 -g 8   as all_reduce_perf of nccl-tests: 8 ranks
-  topo run all-reduce -g 2 -b 1M -e 4M -i 1M   steps of 1 MiB
   topo run --ranks 8 all-reduce --algorithm tree --protocol ll128 --type bf16 --op max
   topo run --backend cuda --pairs > pairs.txt  bandwidths between all GPUs, for --measured
   mpirun -n 4 topo run all-reduce              ranks that a launcher starts (topo help hosts)
@@ -34,8 +33,7 @@ send-recv
 Algorithms: ring tree reduce-broadcast halving-doubling mesh two-phase-mesh leader \
 bruck recursive-doubling recursive-halving forest nvls.
 Sizes and bandwidths are defined as in nccl-tests: a size is that of the larger side where a \
-collective gathers or scatters. Rows are printed when they are measured. Options that only \
-nccl-tests has are refused with what to use instead.
+collective gathers or scatters. Options that only nccl-tests has are refused, with others named.
 Exit status: 0 when all elements are right, 1 when some are wrong, 2 when something failed.";
 
 pub(crate) const GPU_TEST_EXAMPLES: &str = "\

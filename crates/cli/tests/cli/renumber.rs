@@ -67,17 +67,21 @@ fn renumbered(document: &Document, seed: u64) -> Document {
             ports.extend(element.get("dev").map(c_int));
         }
     });
-    // Targets outside of the machine must stay outside.
-    let mut taken: BTreeSet<u64> = others.difference(&buses).copied().collect();
+    // Targets outside of the machine must stay outside, and the functions of a device together.
+    let device = |bus: &u64| bus & !0xf;
+    let mut taken: BTreeSet<u64> = others.difference(&buses).map(device).collect();
+    let mut new_device = BTreeMap::new();
     let mut new_bus = BTreeMap::new();
     for bus in buses {
-        let new = loop {
-            let new = random.next() >> 28 & !0xf | bus & 0xf;
-            if taken.insert(new) {
-                break new;
+        let new = *new_device.entry(device(&bus)).or_insert_with(|| {
+            loop {
+                let new = random.next() >> 28 & !0xf;
+                if taken.insert(new) {
+                    break new;
+                }
             }
-        };
-        new_bus.insert(bus, new);
+        });
+        new_bus.insert(bus, new | bus & 0xf);
     }
     let mut shuffled = |numbers: BTreeSet<i32>| -> BTreeMap<i32, i32> {
         let mut used = BTreeSet::from([0]);
