@@ -26,8 +26,8 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
 }
 
 /// Commands that take a machine by its name.
-const OF_MACHINES: [&str; 8] = [
-    "bound", "cost", "expect", "export", "plan", "show", "simulate", "tune",
+const OF_MACHINES: [&str; 9] = [
+    "bound", "cost", "engines", "expect", "export", "plan", "show", "simulate", "tune",
 ];
 
 /// Adds an example to a mistake in the command line, if a command that takes machines has no file.

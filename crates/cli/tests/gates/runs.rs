@@ -102,8 +102,8 @@ pub(crate) const FOUR_SELECTED_LOG: Option<&str> = Some(table!(4, "429.50"));
 pub(crate) const RUNS: &[Run] = &[
     Run {
         name: "good",
-        program: Some(prints!(table!(8, "429.50"))),
-        log: Some(table!(8, "429.50")),
+        program: Some(prints!(table!(8, "440.50"))),
+        log: Some(table!(8, "440.50")),
         verdict: Verdict::Pass,
         says: &[],
     },
@@ -112,7 +112,7 @@ pub(crate) const RUNS: &[Run] = &[
         program: Some(prints!(table!(8, "233.10"))),
         log: Some(table!(8, "233.10")),
         verdict: Verdict::Fail,
-        says: &["428"],
+        says: &["430"],
     },
     Run {
         name: "missing",

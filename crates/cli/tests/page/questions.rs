@@ -423,9 +423,16 @@ fn of_files(
             .to_vec(),
     ));
     let calls = file("calls.csv", CALLS)?;
-    let mut arguments = drawn.arguments("step", name);
+    // What an engine sets is a warning of the program, and a note of the page.
+    let plain = Drawn {
+        engine: None,
+        ..drawn.clone()
+    };
+    let mut arguments = plain.arguments("step", name);
     arguments.splice(1..1, [calls.clone(), "--cluster".to_owned()]);
     arguments.push("--json".to_owned());
+    let mut job = job.clone();
+    job.as_object_mut().map(|it| it.remove("engine"));
     let step = json!({ "ask": "step", "files": [{ "name": calls, "text": CALLS }], "job": job });
     all.push((files(step), arguments));
     // Elsewhere failures are no part of the job.

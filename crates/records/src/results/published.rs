@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use program::Collective;
+use program::{Collective, size};
 use serde::Deserialize;
 
 /// The runs, as a file.
@@ -190,6 +190,9 @@ pub struct Expected {
     pub runs: Vec<&'static PublishedRun>,
 }
 
+/// Bytes of a MiB.
+const MIB: f64 = (1 << 20) as f64;
+
 /// Why nothing is expected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unknown {
@@ -226,8 +229,9 @@ impl fmt::Display for Unknown {
                 run.name,
                 differences.join(", ")
             ),
-            Self::Size { mib: [from, to] } => {
-                write!(f, "the published runs alike are of {from} to {to} MiB")
+            Self::Size { mib } => {
+                let [from, to] = mib.map(|it| size::short((it * MIB) as u64));
+                write!(f, "the published runs alike are of {from} to {to}")
             }
             Self::Apart {
                 spread: [low, high],
