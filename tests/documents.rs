@@ -206,16 +206,12 @@ fn rows() -> Result<Vec<(String, String, String)>> {
     for line in text.lines() {
         heading = line.strip_prefix("## ").unwrap_or(heading);
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let is_name = |it: &&str| it.starts_with("NCCL_") || it.starts_with("TOPO_");
         if let [_, name, second, ..] = cells.as_slice()
-            && let Some(name) = name
-                .strip_prefix("`NCCL_")
-                .and_then(|name| name.strip_suffix('`'))
+            && let Some(name) = name.strip_prefix('`').and_then(|it| it.strip_suffix('`'))
+            && is_name(&name)
         {
-            rows.push((
-                heading.to_owned(),
-                format!("NCCL_{name}"),
-                (*second).to_owned(),
-            ));
+            rows.push((heading.to_owned(), name.to_owned(), (*second).to_owned()));
         }
     }
     Ok(rows)

@@ -17,7 +17,7 @@ use testkit::browser::Browser;
 const TOLERANCE: f64 = 0.09;
 
 /// How many more or fewer squares there may be of a kind, as a share.
-const IMBALANCE: f64 = 0.35;
+const IMBALANCE: f64 = 0.4;
 
 /// Fewer squares of a kind count as this number.
 const FEW: f64 = 40.0;

@@ -12,12 +12,21 @@ use crate::common::OnDisk;
 fn not_probed() -> BTreeMap<&'static str, &'static str> {
     let family = "the family 25, which NCCL counts otherwise";
     let turin = "the family 26, which NCCL counts otherwise";
+    let rubin = "GPU 0: 36 NVLinks, where NCCL looks at 18";
     BTreeMap::from([
+        (
+            "dgx-spark-ring",
+            "ports of one board are not numbered 1, 2 …",
+        ),
+        ("hgx-rubin-nvl8", rubin),
         ("pcie-8gpu-turin", turin),
         ("random-00069", family),
         ("random-00078", family),
         ("random-00118", family),
         ("random-00174", family),
+        ("rtxpro-8gpu-cx8", turin),
+        ("rtxpro-8gpu-switch", turin),
+        ("vr200-nvl72-tray", rubin),
     ])
 }
 
