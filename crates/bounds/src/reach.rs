@@ -21,7 +21,7 @@ pub const fn collective(operation: Operation) -> Collective {
 pub fn nccl(plan: &Plan, operation: Operation) -> Option<f64> {
     match operation {
         Operation::AllToAll => None,
-        Operation::AllReduce => best(plan, Collective::AllReduce, |it| !reduces_in_network(it)),
+        Operation::AllReduce => best(plan, Collective::AllReduce, |it| !it.reduces_in_switches()),
         Operation::AllReduceInNetwork => in_network(plan, Collective::AllReduce),
         _ => {
             let common = plan.common.as_ref()?;
@@ -47,14 +47,7 @@ pub fn nccl_bandwidth(plan: &Plan, wanted: Collective) -> Option<f64> {
 
 /// The best algorithm that reduces in switches or in the network, if the plan has one.
 pub fn in_network(plan: &Plan, collective: Collective) -> Option<f64> {
-    best(plan, collective, reduces_in_network)
-}
-
-const fn reduces_in_network(algorithm: Algorithm) -> bool {
-    matches!(
-        algorithm,
-        Algorithm::Nvls | Algorithm::NvlsTree | Algorithm::CollNetDirect | Algorithm::CollNetChain
-    )
+    best(plan, collective, Algorithm::reduces_in_switches)
 }
 
 fn best(plan: &Plan, collective: Collective, wanted: impl Fn(Algorithm) -> bool) -> Option<f64> {

@@ -39,6 +39,11 @@ impl Algorithm {
         matches!(self, Self::Nvls | Self::NvlsTree)
     }
 
+    /// Whether NVSwitches or the network reduce.
+    pub const fn reduces_in_switches(self) -> bool {
+        self.is_nvls() || self.is_collnet()
+    }
+
     /// Whether NCCL has this algorithm for a collective.
     pub const fn serves(self, collective: Collective) -> bool {
         match collective {

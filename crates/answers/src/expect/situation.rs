@@ -4,7 +4,6 @@ use plan::cost::{CostTable, TunedOperation};
 use plan::{GpuGroup, GpuTransport, GraphKind, Plan, PlannedMachine};
 use program::Collective;
 use records::results::published::{InnerPath, NetworkKind, NetworkOfNode, ReducedBy, Situation};
-use records::results::shares::reduces_in_switches;
 use topology::PathType;
 
 /// The size of a long message, for which NCCL's choice says whether switches reduce, bytes.
@@ -47,7 +46,7 @@ pub(crate) fn situation(
         && costs.job.nvls.is_some()
         && collective == Collective::AllReduce
         && !costs.job.restricted;
-    let in_switches = tuned || choice.is_some_and(|it| reduces_in_switches(it.algorithm));
+    let in_switches = tuned || choice.is_some_and(|it| it.algorithm.reduces_in_switches());
     let reduced_by = match in_switches {
         false => ReducedBy::Gpus,
         true if costs.job.collnet.is_some() => ReducedBy::Network,

@@ -111,7 +111,7 @@ impl SharesAtSize {
         let measured = |run: &&RunShares| run.shares.first().is_some_and(|it| it.0 <= bytes);
         let is_like = |run: &&RunShares| {
             run.is_networked == several_nodes
-                && run.reduces_in_switches == reduces_in_switches(algorithm)
+                && run.reduces_in_switches == algorithm.reduces_in_switches()
         };
         let all = || RUNS.iter().filter(measured);
         let alike = all().filter(is_like).count() >= 2;
@@ -133,11 +133,6 @@ pub fn all_shares() -> [f64; 2] {
         shares().fold(f64::INFINITY, f64::min),
         shares().fold(0.0, f64::max),
     ]
-}
-
-/// Whether NVSwitches or the network reduce.
-pub const fn reduces_in_switches(algorithm: Algorithm) -> bool {
-    algorithm.is_collnet() || matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree)
 }
 
 impl RunShares {
