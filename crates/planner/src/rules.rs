@@ -192,11 +192,14 @@ pub struct Rules {
     /// and Blackwell's rings between two nodes as those outside (2.31, source, binary). Before, up
     /// to two nodes as the links inside.
     pub counts_links_outside: bool,
-    /// CollNet needs a head for each rank of a node, but CollNet-direct no NVSwitch, and between
-    /// nodes of one GPU only rings have the trees' latency; NVLS gathers as in the smallest node
-    /// (2.31, source). Before, CollNet-direct needed an NVSwitch, all-reduces no such heads, all
-    /// algorithms had that latency, and the average node counted.
+    /// CollNet needs a head for each rank of a node, but CollNet-direct no NVSwitch (2.31, source).
+    /// Before, CollNet-direct needed an NVSwitch, and all-reduces no such heads.
     pub needs_collnet_heads: bool,
+    /// Between nodes of one GPU only rings have the trees' latency (2.31, source). Before, all
+    /// algorithms had it.
+    pub lends_rings_latency: bool,
+    /// NVLS gathers and scatters as in the smallest node (2.31, source). Before, as in the average.
+    pub gathers_as_smallest_node: bool,
     /// Ranks of one host that are in different nodes talk through its memory (2.30, source). In
     /// other versions over the network (to 2.29 and 2.32, source; 2.31, binary), unless
     /// `NCCL_NET_DISABLE_INTRA` forbids it.
@@ -290,6 +293,8 @@ impl Rules {
             slows_power_trees: !v31,
             counts_links_outside: v31,
             needs_collnet_heads: v31,
+            lends_rings_latency: v31,
+            gathers_as_smallest_node: v31,
             corrects_nvls_tree_on_arm: v31,
             shares_between_nodes: v30 && !v31,
             gathers_by_heads: v31,

@@ -83,7 +83,7 @@ impl TableModel<'_> {
         if collective == Collective::AllReduce {
             inside *= 2.0;
         } else {
-            let ranks = match self.rules.needs_collnet_heads {
+            let ranks = match self.rules.gathers_as_smallest_node {
                 true => self.inputs.min_local_ranks as f32,
                 false => self.ppn,
             };

@@ -66,7 +66,7 @@ impl TableModel<'_> {
         let hardware = if nodes == 1 { inside } else { Hardware::Net };
         let base = self.profile.base_latency_us.of(algorithm, protocol) as f32;
         let intra = self.step_us(inside, algorithm, protocol);
-        let exposed = algorithm == Algorithm::Ring || !self.rules.needs_collnet_heads;
+        let exposed = algorithm == Algorithm::Ring || !self.rules.lends_rings_latency;
         let outer = if self.ppn == 1.0 && exposed {
             Algorithm::Tree
         } else {
