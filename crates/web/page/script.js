@@ -176,7 +176,7 @@ async function update() {
   await remember();
   document.body.dataset.ready = String(turn);
 }
-// Bytes of each file by which the planner recognizes it.
+// Bytes at the beginning of a file that tell the planner its kind.
 const BEGINNING = 1 << 18;
 // What is dropped, pasted or chosen. The planner says what it is, and which view answers it; a view
 // that is open stays, if it reads that.

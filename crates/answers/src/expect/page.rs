@@ -24,10 +24,9 @@ impl ExpectReport {
             .any(|it| it.sizes.iter().any(|it| it.unknown.is_some()))
         {
             page.section("", "").say(
-                "What would make it known: measurements of healthy machines of this kind. Published ones are a table \
-                 more in crates/records/src/results/published.toml. What NCCL itself believes is no expectation: \
-                 topo cost",
-            );
+                "What would make it known: measurements of healthy machines of this kind, published or your own. What NCCL \
+                 itself believes is no expectation",
+            ).hint(": topo cost.");
         }
         if let Some(start) = &self.start {
             let remark = "seconds until a communicator is ready, `Init timings` in NCCL's log";

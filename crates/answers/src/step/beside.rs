@@ -87,9 +87,7 @@ impl SideBySide {
                 .map_or(String::new(), |it| it.0.profile.clone()),
         }
     }
-}
 
-impl SideBySide {
     /// The table, as a page.
     pub fn page(&self) -> Page {
         let mut page = Page::new("the same step on each cluster");
