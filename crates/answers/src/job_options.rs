@@ -206,37 +206,52 @@ pub struct Variables {
     pub driver_version: Option<String>,
 }
 
+/// NCCL's variables by who says them.
+#[derive(Debug)]
+pub struct Layers {
+    /// The version.
+    pub nccl: NcclVersion,
+    /// Variables that all others outrank: what an engine sets, then what the text of a machine has.
+    pub beneath: Vec<(String, String)>,
+    /// Variables that outrank all others.
+    pub given: Vec<(String, String)>,
+    /// Sentences about those beneath.
+    pub notes: Vec<String>,
+}
+
+impl Layers {
+    /// NCCL's settings, with further variables between the layers.
+    pub fn settings(&self, between: impl IntoIterator<Item = (String, String)>) -> Settings {
+        let beneath = self.beneath.iter().cloned();
+        let all = beneath.chain(between).chain(self.given.iter().cloned());
+        Settings::with_variables(self.nccl, all)
+    }
+}
+
 impl Variables {
     /// NCCL's settings by these variables alone.
     pub fn settings(&self) -> Settings {
-        let version = self.nccl.unwrap_or_default();
-        let beneath = self.engine.as_ref().map(Engine::sets).unwrap_or_default();
-        let given = self.set.iter().cloned().chain(self.driver());
-        Settings::with_variables(version, beneath.into_iter().chain(given))
-    }
-
-    /// The driver's version as one of the variables that settings are read from.
-    pub fn driver(&self) -> Option<(String, String)> {
-        let version = self.driver_version.clone();
-        version.map(|version| (planner::settings::DRIVER_VERSION.to_owned(), version))
+        self.over(&[]).settings([])
     }
 
     /// These variables over those of the text that describes a machine, and those over what the
-    /// engine sets; sentences say what the text has and what the engine sets.
-    pub fn over(&self, machines: &[Machine]) -> (Self, Vec<String>) {
-        let mut variables = self.clone();
-        let mut notes: Vec<String> = Vec::new();
-        let mut beneath = Vec::new();
-        if let Some(engine) = variables.engine.take() {
-            beneath = engine.sets();
-            notes.extend(engine.in_words());
-        }
+    /// engine sets.
+    pub fn over(&self, machines: &[Machine]) -> Layers {
+        let driver = self.driver_version.iter();
+        let driver = driver.map(|it| (planner::settings::DRIVER_VERSION.to_owned(), it.clone()));
+        let engine = self.engine.as_ref();
+        let mut layers = Layers {
+            nccl: self.nccl.unwrap_or_default(),
+            beneath: engine.map(Engine::sets).unwrap_or_default(),
+            given: self.set.iter().cloned().chain(driver).collect(),
+            notes: engine.and_then(Engine::in_words).into_iter().collect(),
+        };
         let told = machines.iter().find(|it| it.said != Said::default());
         if let Some(Machine { name, said, .. }) = told {
             let mut parts: Vec<String> = Vec::new();
             if let (None, Some(version)) = (self.nccl, &said.nccl) {
                 let nearest = nearest(Some(version)).0;
-                variables.nccl = Some(nearest);
+                layers.nccl = nearest;
                 parts.push(match nearest.name() == version {
                     true => format!("NCCL {version}"),
                     false => format!("NCCL {version}, planned as {nearest}"),
@@ -244,16 +259,15 @@ impl Variables {
             }
             let set = said.set.iter();
             parts.extend(set.map(|(name, value)| format!("{name}={value}")));
-            beneath.extend(said.set.iter().cloned());
+            layers.beneath.extend(said.set.iter().cloned());
             if !parts.is_empty() {
-                notes.push(format!(
+                layers.notes.push(format!(
                     "{name} has {}; what is said elsewhere outranks it",
                     parts.join(", ")
                 ));
             }
         }
-        variables.set.splice(0..0, beneath);
-        (variables, notes)
+        layers
     }
 }
 

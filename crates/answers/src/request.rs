@@ -191,12 +191,12 @@ impl JobRequest {
     pub fn plan(&self) -> Result<PlannedJob, String> {
         let (spec, mut notes) = self.spec()?;
         let told = spec.machines.iter().any(|it| it.said.peers);
-        let (variables, said) = self.variables.over(&spec.machines);
-        notes.extend(said);
+        let layers = self.variables.over(&spec.machines);
         let made = spec.job().map_err(|why| why.to_string())?;
+        notes.extend(layers.notes.iter().cloned());
         notes.extend(made.notes.iter().map(ToString::to_string));
         let planned =
-            planner::plan(&made.job, &variables.settings()).map_err(|why| why.to_string())?;
+            planner::plan(&made.job, &layers.settings([])).map_err(|why| why.to_string())?;
         notes.extend(planned.notes.iter().map(ToString::to_string));
         Ok(PlannedJob {
             job: made.job,

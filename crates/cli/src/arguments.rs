@@ -343,12 +343,20 @@ impl JobArguments {
             ("--net-merge", self.preparation.physical_ports()),
             ("--without", !self.edits.without.is_empty()),
             ("--degrade", !self.edits.degrade.is_empty()),
-            ("--set", !self.variables.set.is_empty()),
-            ("--nccl", self.variables.nccl.is_some()),
-            ("--engine", self.variables.engine.is_some()),
         ];
-        refuse_beside_plan(plan, &given)
+        refuse_beside_plan(plan, &given)?;
+        refuse_beside_plan(plan, &of_variables(&self.variables))
     }
+}
+
+/// The options of variables, and whether each is given.
+pub(crate) fn of_variables(variables: &Variables) -> [(&'static str, bool); 4] {
+    [
+        ("--set", !variables.set.is_empty()),
+        ("--nccl", variables.nccl.is_some()),
+        ("--engine", variables.engine.is_some()),
+        ("--driver-version", variables.driver_version.is_some()),
+    ]
 }
 
 /// Refuses the first option that is given beside a plan.

@@ -101,8 +101,7 @@ fn many(
     let variables = Variables {
         set: arguments.set.clone(),
         nccl: arguments.nccl.first().copied(),
-        engine: None,
-        driver_version: None,
+        ..Variables::default()
     };
     let given = read_settings(&[], &variables, environment, output)?;
     let hosts = arguments.hosts.unwrap_or(1);
@@ -321,8 +320,7 @@ fn read(
             let variables = Variables {
                 set,
                 nccl: side.nccl,
-                engine: None,
-                driver_version: None,
+                ..Variables::default()
             };
             let given = read_settings(
                 std::slice::from_ref(&machine),

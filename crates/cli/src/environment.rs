@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use planner::Settings;
 
+use answers::Machine;
 use answers::job_options::Variables;
 
 /// Columns without a terminal and without COLUMNS.
@@ -143,12 +144,14 @@ impl Environment {
     /// line. NCCL_TOPO_FILE is dropped with a remark, because the command line names the file.
     pub(crate) fn settings(
         &self,
-        said: &[(String, String)],
-        given: &Variables,
+        machines: &[Machine],
+        variables: &Variables,
         remarks: &mut Vec<String>,
     ) -> Settings {
-        let all = said.iter().chain(&self.nccl).chain(&given.set);
-        let variables = all.filter(|(name, value)| {
+        let mut layers = variables.over(machines);
+        remarks.append(&mut layers.notes);
+        let mut own = self.nccl.clone();
+        let mut is_read = |(name, value): &(String, String)| {
             let named_here = name == "NCCL_TOPO_FILE";
             if named_here {
                 remarks.push(format!(
@@ -156,10 +159,11 @@ impl Environment {
                 ));
             }
             !named_here
-        });
-        let version = given.nccl.unwrap_or_default();
-        let variables = variables.cloned().chain(given.driver());
-        Settings::with_variables(version, variables.collect::<Vec<_>>())
+        };
+        layers.beneath.retain(&mut is_read);
+        own.retain(&mut is_read);
+        layers.given.retain(&mut is_read);
+        layers.settings(own)
     }
 }
 

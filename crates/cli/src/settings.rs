@@ -23,16 +23,7 @@ pub(crate) fn read_settings(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<Settings> {
-    let (of_text, notes) = variables.over(machines);
-    output.warnings.extend(notes);
-    let said = &of_text.set[..of_text.set.len() - variables.set.len()];
-    let given = Variables {
-        nccl: of_text.nccl,
-        set: variables.set.clone(),
-        engine: None,
-        driver_version: variables.driver_version.clone(),
-    };
-    let settings = environment.settings(said, &given, &mut output.warnings);
+    let settings = environment.settings(machines, variables, &mut output.warnings);
     with_graph_file(settings, output)
 }
 

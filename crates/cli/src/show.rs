@@ -15,7 +15,7 @@ use planner::explain::{self, NodeNames};
 use probe::checks::{self, SwitchPort};
 use topology::{NodeData, NodeId, System};
 
-use crate::arguments::ShowArguments;
+use crate::arguments::{ShowArguments, of_variables, refuse_beside_plan};
 use crate::environment::Environment;
 use crate::input::{self, Source, is_recording};
 use crate::live;
@@ -97,9 +97,7 @@ fn of_plan(name: &str, plan: &Plan, arguments: &ShowArguments, look: Look) -> Re
     if arguments.path.is_some() {
         bail!("{name} is a plan, which holds no links; expected a topology file with --path");
     }
-    if !arguments.variables.set.is_empty() {
-        bail!("{name} is a plan, which --set cannot change; expected a topology file with it");
-    }
+    refuse_beside_plan(name, &of_variables(&arguments.variables))?;
     match format(arguments) {
         ShowFormat::Text => Ok(planned_machines::page(plan, look)),
         ShowFormat::Json => Ok(report::json(&ShowReport::of_plan(plan))?),

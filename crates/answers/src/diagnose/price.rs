@@ -57,7 +57,7 @@ impl Prices {
     fn plan(&self, call: &Call<'_>, (hosts, each): (u32, u32)) -> Option<PlannedCosts> {
         let mut notes = Vec::new();
         let version: NcclVersion = log::version(call.log, None, &mut notes);
-        let variables = log::settings(call.log, &[], &mut notes);
+        let variables = log::settings(call.log, &mut notes);
         let settings = Settings::with_variables(version, variables);
         let all = planner::gpu_devices(&self.machine.document);
         let spec = JobSpec {

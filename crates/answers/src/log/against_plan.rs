@@ -7,8 +7,8 @@ use nccl_log::compare::answer::Answer;
 use nccl_log::compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
 use nccl_log::log::RankFacts;
 use nccl_log::{Communicator, Log};
+use planner::NcclVersion;
 use planner::settings::driver_number;
-use planner::{NcclVersion, Settings};
 use serde::Serialize;
 use topology::xml::Document;
 
@@ -17,7 +17,7 @@ use crate::assume::{self, AssumeError};
 use crate::device::bus_ids;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobNote, JobSpec};
-use crate::job_options::Variables;
+use crate::job_options::{Layers, Variables};
 use crate::nearest_version;
 
 /// The machine and the job with which a log is compared.
@@ -146,8 +146,14 @@ pub fn compare(log: &Log, question: LogQuestion) -> Result<Comparison, LogError>
     let mut notes = Vec::new();
     let version = version(log, question.variables.nccl, &mut notes);
     let hosts = question.hosts.unwrap_or(communicator.nodes.max(1));
-    let variables = settings(log, &question.variables.set, &mut notes);
-    let mut settings = Settings::with_variables(version, variables);
+    let layers = question.variables.over(&[]);
+    notes.extend(layers.notes.iter().cloned());
+    let logged = settings(log, &mut notes);
+    let mut settings = Layers {
+        nccl: version,
+        ..layers
+    }
+    .settings(logged);
     let drivers = log.hosts.values().filter_map(|it| it.values.get("driver"));
     let drivers = drivers.flatten().filter_map(|it| driver_number(it));
     settings.tuning.driver = drivers.min().or(settings.tuning.driver);
@@ -219,11 +225,7 @@ pub(crate) fn version(
 }
 
 /// NCCL's variables of the job, and those that are set besides.
-pub(crate) fn settings(
-    log: &Log,
-    set: &[(String, String)],
-    notes: &mut Vec<String>,
-) -> Vec<(String, String)> {
+pub(crate) fn settings(log: &Log, notes: &mut Vec<String>) -> Vec<(String, String)> {
     let mut all: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for facts in log.hosts.values() {
         for (name, values) in &facts.settings {
@@ -244,7 +246,6 @@ pub(crate) fn settings(
             _ => notes.push(format!("{name} differs between ranks and is left out")),
         }
     }
-    settings.extend(set.iter().cloned());
     settings
 }
 

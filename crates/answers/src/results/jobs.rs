@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bounds::optimum::{self, Optimum};
 use plan::{CostTable, Plan};
 use planner::cost;
-use planner::{Job, NcclVersion, Planned, Settings};
+use planner::{Job, NcclVersion, Planned};
 use program::Collective;
 use records::results::Table;
 use topology::xml::Document;
@@ -17,6 +17,7 @@ use crate::assume;
 use crate::device::bus_ids;
 use crate::gpus::Gpus;
 use crate::job::{JobError, JobSpec};
+use crate::job_options::Layers;
 use crate::log::IGNORED;
 use crate::nearest_version;
 
@@ -120,7 +121,7 @@ impl Jobs {
         let (table, logged) = (&read.table, &read.logged);
         let version = version(table, logged, question, notes);
         let hosts = question.hosts.or(table.host_count()).unwrap_or(spec.hosts);
-        let variables = settings(table, logged, question, notes);
+        let variables = settings(table, logged, notes);
         let Some(machine) = spec.machines.first() else {
             return Err(JobError::NoMachine.into());
         };
@@ -151,7 +152,13 @@ impl Jobs {
             return Ok(*at);
         }
         let name = machine.name.clone();
-        let settings = Settings::with_variables(version, variables);
+        let layers = question.variables.over(&[]);
+        self.notes.of_plans.extend(layers.notes.iter().cloned());
+        let settings = Layers {
+            nccl: version,
+            ..layers
+        }
+        .settings(variables);
         let spec = JobSpec {
             hosts,
             gpus,
@@ -202,13 +209,8 @@ fn version(
     version
 }
 
-/// NCCL's variables of the job: logged, of the command, and those that are set besides.
-fn settings(
-    table: &Table,
-    logged: &LoggedFacts,
-    question: &ResultsQuestion,
-    notes: &mut Vec<String>,
-) -> Vec<(String, String)> {
+/// NCCL's variables of the job: logged, and of the command that was measured.
+fn settings(table: &Table, logged: &LoggedFacts, notes: &mut Vec<String>) -> Vec<(String, String)> {
     let mut settings: BTreeMap<String, String> = BTreeMap::new();
     for (name, values) in &logged.settings {
         let values: &BTreeSet<String> = values;
@@ -223,9 +225,7 @@ fn settings(
     }
     settings.extend(table.settings.iter().cloned());
     settings.retain(|name, _| !IGNORED.contains(&name.as_str()));
-    let mut settings: Vec<(String, String)> = settings.into_iter().collect();
-    settings.extend(question.variables.set.iter().cloned());
-    settings
+    settings.into_iter().collect()
 }
 
 /// The GPUs of a host in rank order.

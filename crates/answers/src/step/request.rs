@@ -64,11 +64,11 @@ impl StepRequest {
     pub fn answer(&self) -> Result<PricedStep, String> {
         let (mut spec, _) = self.job.spec()?;
         spec.nvlink_domain |= self.domain_hosts.is_some();
-        let (variables, said) = self.job.variables.over(&spec.machines);
+        let layers = self.job.variables.over(&spec.machines);
         let job = spec.job().map_err(|why| why.to_string())?.job;
         let ranks = ranks(&job).map_err(|why| why.to_string())?;
         let mut workload = self.workload(ranks)?;
-        workload.notes.extend(said);
+        workload.notes.extend(layers.notes.iter().cloned());
         let mut measurements = Measurements::default();
         for file in &self.measured {
             let bytes = file.bytes()?;
@@ -86,7 +86,7 @@ impl StepRequest {
             domain_hosts: self.domain_hosts.unwrap_or_else(|| job.host_count()),
             room: self.gpu_memory,
         };
-        let settings = variables.settings();
+        let settings = layers.settings([]);
         let in_words = |why: StepError| why.to_string();
         let mut answer = step(&job, &settings, &question).map_err(in_words)?;
         if self.orders > 0 {

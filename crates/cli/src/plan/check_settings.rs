@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use answers::engines::Engine;
 use answers::report;
 use answers::settings::settings;
 use anyhow::{Context, Result, bail};
-use planner::Settings;
 
 use crate::arguments::PlanArguments;
 use crate::environment::Environment;
@@ -28,13 +26,8 @@ pub(super) fn run(
         .machines(", whose settings were read; expected topology files with --check-settings")?;
     let given = match file {
         Some(file) => {
-            let engine = arguments.job.variables.engine.as_ref();
-            let mut variables = engine.map(Engine::sets).unwrap_or_default();
-            variables.extend(of_file(file)?);
-            variables.extend(arguments.job.variables.set.iter().cloned());
-            variables.extend(arguments.job.variables.driver());
-            let version = arguments.job.variables.nccl.unwrap_or_default();
-            with_graph_file(Settings::with_variables(version, variables), output)?
+            let layers = arguments.job.variables.over(&[]);
+            with_graph_file(layers.settings(of_file(file)?), output)?
         }
         None => read_settings(&machines, &arguments.job.variables, environment, output)?,
     };
