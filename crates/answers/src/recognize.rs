@@ -158,17 +158,10 @@ impl Part {
         .into_iter()
         .filter_map(|(is, it)| is.then_some(it))
         .collect();
-        let more = match (tables, is_listing) {
-            (true, _) => "measurements",
-            (_, true) => "listing of a machine",
-            _ => return,
-        };
-        let lines = self.kind.strip_prefix("text, ");
-        self.kind = match lines {
-            Some(lines) => format!("{more}, {lines}"),
-            None if self.kind.contains(more) => return,
-            None => format!("{more}, {}", self.kind),
-        };
+        if tables {
+            let lines = self.kind.strip_prefix("text, ").unwrap_or(&self.kind);
+            self.kind = format!("measurements, {lines}");
+        }
     }
 
     fn is_any(&self, uses: &[Use]) -> bool {

@@ -10,7 +10,6 @@ use findings::Rule;
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::{gpu, network, nvlink, pcie};
 use findings::causes::{Cause, Certainty};
-use memchr::memmem;
 use records::adapter::Adapter;
 use records::condition::Condition;
 use records::links::Links;
@@ -33,42 +32,8 @@ const SHOWN: [Rule; 5] = [
     Rule::Flat,
 ];
 
-/// Words of the beginning of a text that holds a listing.
-const WORDS: [&str; 33] = [
-    "\tGPU0",
-    "GPU0\t",
-    "node 0 cpus:",
-    "CPU op-mode(s):",
-    "LnkCap:",
-    "LnkSta:",
-    "CA type:",
-    "hca_id:",
-    "<nvidia_smi_log>",
-    "=NVSMI LOG=",
-    " Link 0: ",
-    " physical_state ",
-    "GPU(row)",
-    "P2P=Enabled",
-    "P2P=Disabled",
-    "Running device_to_device",
-    "Running host_to_device",
-    "nvbandwidth Version",
-    "]-+-00.",
-    "]---00.",
-    "]----00.",
-    "Attached GPUs  ",
-    "Infiniband device '",
-    " port 1 ==> ",
-    " counters: Lid ",
-    "NIC statistics:",
-    "counters/",
-    "\tINDEX\tGID",
-    "max locked memory  ",
-    "| Diagnostic ",
-    "BOOT_IMAGE=",
-    "open files  ",
-    "nccl_bus_bandwidth_gbs{",
-];
+/// Bytes at the beginning of a text in which its first listing has begun.
+const BEGINNING: usize = 64 << 10;
 
 /// Most machines whose listings are joined, and most cells of their matrices together.
 const MOST_PLACES: usize = 1 << 12;
@@ -108,8 +73,8 @@ impl Shown {
 
 /// Whether a text begins with a listing.
 pub(crate) fn is_listing(first: &[u8]) -> bool {
-    let has = |words: &str| memmem::find(first, words.as_bytes()).is_some();
-    WORDS.into_iter().any(has) || (has("GPU0 ") && has("GPU1 ") && (has("PHB") || has(" OK")))
+    let first = &first[..first.len().min(BEGINNING)];
+    !matches!(Listings::read("", first), Ok(None))
 }
 
 /// Whether listings have adapters of Amazon's.

@@ -24,7 +24,7 @@ impl ExpectReport {
             .any(|it| it.sizes.iter().any(|it| it.unknown.is_some()))
         {
             page.section("", "").say(
-                "What would make it known: measurements of healthy machines of this kind, published or your own. What NCCL \
+                "What would make it known: published measurements of healthy machines of this kind. What NCCL \
                  itself believes is no expectation",
             ).hint(": topo cost.");
         }
