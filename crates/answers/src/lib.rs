@@ -30,6 +30,7 @@ pub mod export;
 pub mod fabric;
 pub mod file_question;
 pub mod forests;
+pub mod gpu_test;
 pub mod gpus;
 pub mod head;
 pub mod job;

@@ -5,8 +5,8 @@
 //! look at the clock), [`load`] (core time of other programs), `survey` (for [`calibrate`]);
 //! threads of this process (`ranks`), [`processes`], [`launched`] (ranks of a launcher),
 //! [`threads_of_process`]; [`cuda`]; and what comes of it: [`event`], [`row`], [`report`],
-//! [`figures`], [`json`]. [`gpu_test`] is every check that needs GPUs; [`child_process`] runs a
-//! program with a deadline.
+//! [`figures`], [`json`], [`page`](mod@page). [`gpu_test`] is every check that needs GPUs;
+//! [`child_process`] runs a program with a deadline.
 
 mod bench;
 mod bind;
@@ -25,6 +25,7 @@ pub mod load;
 mod measure;
 pub mod network;
 mod pace;
+pub mod page;
 pub mod plan_parts;
 pub mod processes;
 pub mod ranks;

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::gpu_test::Part;
 use crate::gpu_test::page::Page;
 use crate::gpu_test::parts::Cases;
+use answers::gpu_test::Part;
 
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 180;

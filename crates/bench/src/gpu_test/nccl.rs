@@ -8,7 +8,7 @@ use executor::Settings;
 use executor::check::Check;
 use program::{Collective, Reduction};
 
-use crate::gpu_test::TestOptions;
+use crate::gpu_test::GpuTestQuestion;
 use crate::gpu_test::one_gpu::{COLLECTIVES, NO_NCCL, Times, lengths};
 use crate::gpu_test::report::Figure;
 
@@ -16,8 +16,8 @@ use crate::gpu_test::report::Figure;
 ///
 /// # Errors
 /// The GPU or the library cannot be opened.
-pub(crate) fn measure(count: u32, options: &TestOptions) -> Result<Times> {
-    let path = options.nccl.as_ref().context(NO_NCCL)?;
+pub(crate) fn measure(count: u32, options: &GpuTestQuestion) -> Result<Times> {
+    let path = options.nccl_library.as_ref().context(NO_NCCL)?;
     let opened = cuda::open_on_first(1, &Settings::default())?;
     let driver = &opened.process_ranks.driver;
     let nccl = Nccl::open(driver, path, count).map_err(|why| anyhow!(why))?;
@@ -28,7 +28,7 @@ pub(crate) fn measure(count: u32, options: &TestOptions) -> Result<Times> {
             (0..count).map(|_| Ok([allocate()?, allocate()?])).collect();
         let buffers = buffers?;
         let mut limits = cuda::TimingLimits {
-            warm: options.warm,
+            warm: options.warm_up(),
             ..cuda::TimingLimits::default()
         };
         for collective in COLLECTIVES {

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::gpu_test::page::Page;
 use crate::gpu_test::report::{Figure, Outcome};
+use crate::gpu_test::test;
 use crate::gpu_test::test::Test;
-use crate::gpu_test::{Part, TestOptions, test};
+use answers::gpu_test::{GpuTestQuestion, Part};
 
 /// Variants that are tried besides the choice.
 const VARIANTS: [(&str, Option<Transfer>, Option<Protocol>); 5] = [
@@ -119,7 +120,7 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
             continue;
         }
         let name = format!("NCCL with {ranks} ranks");
-        let Some(library) = &options.nccl else {
+        let Some(library) = &options.nccl_library else {
             page.leave_out(&name, NO_NCCL)?;
             continue;
         };
@@ -165,7 +166,7 @@ impl Times {
 }
 
 /// Measures all figures for a number of ranks, in memory of the GPU, without the bound.
-pub(crate) fn measure(count: u32, options: &TestOptions) -> Result<Times> {
+pub(crate) fn measure(count: u32, options: &GpuTestQuestion) -> Result<Times> {
     let opened = cuda::open_on_first(count, &test::settings(options))?;
     let process_ranks = &opened.process_ranks;
     let times = Mutex::default();
@@ -195,7 +196,7 @@ impl<'a> Rank<'a> {
     fn new(
         communicator: &'a mut cuda::Gpu,
         process_ranks: &'a ProcessRanks<Cuda>,
-        options: &TestOptions,
+        options: &GpuTestQuestion,
     ) -> Result<Self> {
         let allocate = || {
             let buffer = DeviceBuffer::new(&process_ranks.driver, 0, options.end);
@@ -206,7 +207,7 @@ impl<'a> Rank<'a> {
             communicator,
             process_ranks,
             end: options.end,
-            warm: options.warm,
+            warm: options.warm_up(),
         })
     }
 

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::gpu_test::TestOutput;
 use crate::gpu_test::report::{Check, Fact, Figure, GpuTestReport, Outcome, Section};
 use crate::gpu_test::test::Test;
-use crate::gpu_test::{Part, TestOptions, TestOutput};
+use answers::gpu_test::{GpuTestQuestion, Part};
 
 /// Longest time of asking the driver what the GPUs are.
 const MACHINE: Duration = Duration::from_secs(120);
@@ -23,7 +24,7 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// There is no GPU.
-    pub(crate) fn begin(options: &'a TestOptions, output: TestOutput<'a>) -> Result<Self> {
+    pub(crate) fn begin(options: &'a GpuTestQuestion, output: TestOutput<'a>) -> Result<Self> {
         // Nothing else asks the driver here: it may hang.
         backend_cuda::presence::check(backend_cuda::presence::LONGEST_START).context(
             "nothing was run: every check of this command needs an NVIDIA GPU; copy this program \
@@ -134,7 +135,7 @@ impl<'a> Page<'a> {
 
     /// Writes the files after each part, so that a machine that goes away leaves what it did.
     fn keep(&self) -> Result<()> {
-        let Some(folder) = &self.test.options.folder else {
+        let Some(folder) = &self.test.options.output else {
             return Ok(());
         };
         std::fs::create_dir_all(folder)

@@ -1,6 +1,7 @@
 //! The parts that this program runs itself, each in a process of its own: it prints its result as
 //! JSON.
 
+use answers::gpu_test::{GpuTestQuestion, Part};
 use anyhow::{Context, Result, anyhow};
 use executor::Settings;
 use executor::suite::{self, Case};
@@ -10,65 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::cuda;
 
 use crate::gpu_test::report::{MachineFacts, Outcome};
-use crate::gpu_test::{TestOptions, nccl, one_gpu, silicon, test};
-
-/// The part of a process of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Says what the GPUs are.
-    Machine,
-    /// Runs cases with all ranks on the first GPU.
-    Shared,
-    /// Runs cases with a GPU for each rank.
-    Each,
-    /// Runs cases of NVLS.
-    Nvls,
-    /// Copies within the first GPU's memory.
-    Copy,
-    /// Times collectives with all ranks on the first GPU.
-    OneGpu,
-    /// Times NCCL with all ranks on the first GPU.
-    Nccl,
-    /// Times launches.
-    Launch,
-    /// Fills the queue of a stream that a kernel holds.
-    Queue,
-    /// Lets two kernels wait for each other.
-    Overlap,
-    /// Captures graphs while another thread asks for events.
-    Captures,
-    /// Stores and polls lines of LL and LL128.
-    Lines,
-    /// Stores data, and a counter behind it.
-    Messages,
-    /// Reads the GPU's clock and stores counters.
-    Clock,
-    /// Asks what the driver knows of mapped memory.
-    Mappings,
-}
-
-impl Part {
-    /// Its name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Machine => "machine",
-            Self::Shared => "shared",
-            Self::Each => "each",
-            Self::Nvls => "nvls",
-            Self::Copy => "copy",
-            Self::OneGpu => "one-gpu",
-            Self::Nccl => "nccl",
-            Self::Launch => "launch",
-            Self::Queue => "queue",
-            Self::Overlap => "overlap",
-            Self::Captures => "captures",
-            Self::Lines => "lines",
-            Self::Messages => "messages",
-            Self::Clock => "clock",
-            Self::Mappings => "mappings",
-        }
-    }
-}
+use crate::gpu_test::{nccl, one_gpu, silicon, test};
 
 /// Elements of a block in the matrix.
 const COUNTS: [usize; 8] = [0, 1, 2, 7, 64, 1023, 20_011, 150_001];
@@ -95,7 +38,7 @@ impl Cases {
 ///
 /// # Errors
 /// The GPUs cannot be opened, or the part failed.
-pub fn run(part: Part, options: &TestOptions) -> Result<String> {
+pub fn run(part: Part, options: &GpuTestQuestion) -> Result<String> {
     let ranks = options.ranks.first().copied().context("no ranks")?;
     let settings = test::settings(options);
     match part {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::gpu_test::Part;
 use crate::gpu_test::page::Page;
 use crate::gpu_test::parts::Cases;
 use crate::gpu_test::report::Outcome;
 use crate::gpu_test::test::Test;
+use answers::gpu_test::Part;
 
 /// The tools, and whether what they find is a failure. racecheck takes the barriers
 /// with which warps hand over data for races.
@@ -60,7 +60,7 @@ fn one(test: &Test<'_>, tool: &str, fails: bool, deadline: Duration) -> Result<O
         .args(["gpu-test", "--part", Part::Shared.name()])
         .args(["--ranks", &RANKS.to_string()])
         .args(["--cases", &CASES.min(test.options.cases).to_string()])
-        .args(["--timeout", &test.options.timeout.as_secs().to_string()]);
+        .args(["--timeout", &test.options.timeout.to_string()]);
     let ended = crate::child_process::run(command, deadline)?;
     let log = std::fs::read_to_string(log.path()).context("cannot read the tool's log")?;
     let summary = log.lines().rfind(|line| line.contains("====="));

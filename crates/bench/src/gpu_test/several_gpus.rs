@@ -90,8 +90,8 @@ impl Variant<'_> {
         command
             .args(["run", self.collective.command_name(), "--backend", "cuda"])
             .args(["--json", "--no-in-place", "-b", "1K"])
-            .args(["--timeout", &test.options.timeout.as_secs().to_string()])
-            .args(["--warm", &test.options.warm.as_millis().to_string()])
+            .args(["--timeout", &test.options.timeout.to_string()])
+            .args(["--warm", &test.options.warm.to_string()])
             .args(["-e", &end.to_string(), "-f", "4"])
             .args(["--ranks", &self.gpus.to_string()])
             .args(self.starter.1)

@@ -10,7 +10,8 @@ use program::Protocol;
 
 use crate::gpu_test::page::Page;
 use crate::gpu_test::report::{Fact, Verdict};
-use crate::gpu_test::{Part, TestOptions, captures, test};
+use crate::gpu_test::{captures, test};
+use answers::gpu_test::{GpuTestQuestion, Part};
 
 /// Longest time of one part, s.
 const DEADLINE_S: u64 = 60;
@@ -69,18 +70,18 @@ pub(crate) fn run(page: &mut Page<'_>) -> Result<()> {
 }
 
 /// Answers the questions of a part.
-pub(crate) fn ask(part: Part, options: &TestOptions) -> Result<Vec<Fact>> {
+pub(crate) fn ask(part: Part, options: &GpuTestQuestion) -> Result<Vec<Fact>> {
     let opened = cuda::open_on_first(1, &test::settings(options))?;
     let driver = &opened.process_ranks.driver;
     let asked = driver
-        .litmus(PATIENCE.min(options.timeout))
+        .litmus(PATIENCE.min(options.longest_wait()))
         .and_then(|litmus| Asked { litmus, options }.answer(part));
     asked.map_err(|why| anyhow!(why))
 }
 
 struct Asked<'a> {
     litmus: Litmus<'a>,
-    options: &'a TestOptions,
+    options: &'a GpuTestQuestion,
 }
 
 impl Asked<'_> {
@@ -109,7 +110,7 @@ impl Asked<'_> {
     fn launch(&self) -> Result<Vec<Fact>, String> {
         let cases = u32::try_from(self.options.cases.max(1)).unwrap_or(u32::MAX);
         let launches = LAUNCHES.saturating_mul(cases);
-        let times = self.litmus.launch_times(launches, self.options.warm)?;
+        let times = self.litmus.launch_times(launches, self.options.warm_up())?;
         let facts = times.iter().flat_map(|it| {
             [
                 Fact::noted(format!("launch, {}, on the GPU", it.how), it.gpu_us, "µs"),

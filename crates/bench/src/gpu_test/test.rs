@@ -8,7 +8,7 @@ use anyhow::Result;
 use executor::Settings;
 
 use crate::gpu_test::report::{Check, MachineFacts, Outcome};
-use crate::gpu_test::{Part, TestOptions};
+use answers::gpu_test::{GpuTestQuestion, Part};
 
 /// A part is not begun with less time than this.
 const LEAST: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const LEAST: Duration = Duration::from_secs(5);
 const PATIENCE: u32 = 3;
 
 pub(crate) struct Test<'a> {
-    pub options: &'a TestOptions,
+    pub options: &'a GpuTestQuestion,
     /// Gets what is run now.
     pub running: &'a dyn Fn(Option<&str>),
     pub machine: MachineFacts,
@@ -39,7 +39,7 @@ impl Test<'_> {
     /// A part of a program.
     pub(crate) fn part_of(
         program: &Path,
-        options: &TestOptions,
+        options: &GpuTestQuestion,
         part: Part,
         ranks: u32,
     ) -> Command {
@@ -49,8 +49,8 @@ impl Test<'_> {
             .args(["--ranks", &ranks.to_string()])
             .args(["--cases", &options.cases.to_string()])
             .args(["--end", &options.end.to_string()])
-            .args(["--timeout", &options.timeout.as_secs().to_string()])
-            .args(["--warm", &options.warm.as_millis().to_string()]);
+            .args(["--timeout", &options.timeout.to_string()])
+            .args(["--warm", &options.warm.to_string()]);
         command
     }
 
@@ -62,7 +62,7 @@ impl Test<'_> {
 
     /// The time that is left for the test.
     fn left(&self) -> Duration {
-        self.options.limit.saturating_sub(self.began.elapsed())
+        self.options.limit().saturating_sub(self.began.elapsed())
     }
 
     /// The time that a part may take.
@@ -72,7 +72,7 @@ impl Test<'_> {
 
     /// The time that a part would get at the begin of the test.
     fn patience(&self, seconds: u64) -> Duration {
-        Duration::from_secs(seconds).min(PATIENCE * self.options.timeout)
+        Duration::from_secs(seconds).min(PATIENCE * self.options.longest_wait())
     }
 
     /// Why `gpus` GPUs cannot run NVLS.
@@ -94,7 +94,7 @@ impl Test<'_> {
         let deadline = self.deadline(seconds);
         let is_cut = deadline < self.patience(seconds);
         let over = || {
-            let minutes = self.options.limit.as_secs() / 60;
+            let minutes = self.options.minutes;
             format!("the {minutes} minutes of the test are over")
         };
         if self.left() < LEAST {
@@ -126,9 +126,9 @@ impl Test<'_> {
 }
 
 /// Settings of the ranks of a part.
-pub(crate) fn settings(options: &TestOptions) -> Settings {
+pub(crate) fn settings(options: &GpuTestQuestion) -> Settings {
     Settings {
-        longest_wait: options.timeout,
+        longest_wait: options.longest_wait(),
         ..Settings::default()
     }
 }

@@ -113,7 +113,7 @@ fn one(test: &Test<'_>, case: &ProcessCase, deadline: Duration) -> Result<Outcom
         command
             .args(["run", case.collective, "--backend", "cuda"])
             .args(COMMON.split_whitespace())
-            .args(["--timeout", &test.options.timeout.as_secs().to_string()])
+            .args(["--timeout", &test.options.timeout.to_string()])
             .args(&case.arguments);
         if !case.arguments.contains(&"-n") {
             command.args(["-n", "2"]);

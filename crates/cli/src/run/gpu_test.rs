@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use answers::report;
 use anyhow::Result;
-use bench::gpu_test::{Part, Subject, TestOptions, TestOutput, parts};
+use bench::gpu_test::{TestOutput, parts};
 
 use crate::arguments::compare::TextOrJson;
-use crate::arguments::run::{GpuTestArguments, GpuTestPart, GpuTestSection};
+use crate::arguments::run::GpuTestArguments;
 use crate::environment::Environment;
 use crate::exit;
 use crate::output::Output;
@@ -24,21 +24,10 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    driver::only_one(environment, Duration::from_secs(arguments.timeout))?;
-    let options = TestOptions {
-        ranks: arguments.ranks.clone(),
-        only: arguments.only.iter().map(|it| subject(*it)).collect(),
-        matching: arguments.matching.clone(),
-        cases: arguments.cases,
-        end: arguments.end,
-        limit: Duration::from_secs(60 * arguments.minutes),
-        timeout: Duration::from_secs(arguments.timeout),
-        warm: Duration::from_millis(arguments.warm),
-        nccl: arguments.nccl_library.clone(),
-        folder: arguments.output.clone(),
-    };
-    if let Some(part) = arguments.part {
-        output.text = parts::run(self::part(part), &options)?;
+    driver::only_one(environment, Duration::from_secs(arguments.question.timeout))?;
+    let question = &arguments.question;
+    if let Some(part) = question.part {
+        output.text = parts::run(part, question)?;
         return Ok(());
     }
     let form = arguments.form.format();
@@ -58,42 +47,11 @@ pub(crate) fn run(
             drop(progress.replace(what.map(|what| Progress::new(environment, what))));
         },
     };
-    let report = bench::gpu_test::run(&options, shown)?;
+    let report = bench::gpu_test::run(question, shown)?;
     printed?;
     if form == TextOrJson::Json {
         output.text = report::json(&report)?;
     }
     output.differs = report.failed > 0;
     Ok(())
-}
-
-const fn subject(section: GpuTestSection) -> Subject {
-    match section {
-        GpuTestSection::Correctness => Subject::Correctness,
-        GpuTestSection::Transports => Subject::Transports,
-        GpuTestSection::Bandwidth => Subject::Bandwidth,
-        GpuTestSection::OneGpu => Subject::OneGpu,
-        GpuTestSection::Silicon => Subject::Silicon,
-        GpuTestSection::Sanitizer => Subject::Sanitizer,
-    }
-}
-
-const fn part(part: GpuTestPart) -> Part {
-    match part {
-        GpuTestPart::Machine => Part::Machine,
-        GpuTestPart::Shared => Part::Shared,
-        GpuTestPart::Each => Part::Each,
-        GpuTestPart::Nvls => Part::Nvls,
-        GpuTestPart::Copy => Part::Copy,
-        GpuTestPart::OneGpu => Part::OneGpu,
-        GpuTestPart::Nccl => Part::Nccl,
-        GpuTestPart::Launch => Part::Launch,
-        GpuTestPart::Queue => Part::Queue,
-        GpuTestPart::Overlap => Part::Overlap,
-        GpuTestPart::Lines => Part::Lines,
-        GpuTestPart::Messages => Part::Messages,
-        GpuTestPart::Captures => Part::Captures,
-        GpuTestPart::Clock => Part::Clock,
-        GpuTestPart::Mappings => Part::Mappings,
-    }
 }

@@ -5,10 +5,10 @@ use std::mem;
 use answers::report;
 use anyhow::Result;
 use bench::json::RunJson;
+use bench::page::table::Table;
+use bench::page::{self, explain};
 use bench::{Event, RunReport, RunRow};
 
-use super::table::Table;
-use super::{explain, page};
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::run::RunArguments;
 use crate::environment::Environment;

@@ -2,19 +2,16 @@
 //!
 //! In reading order: [`driver`] (one library of the driver), [`job`] (the checked command line: its
 //! ranks and plan), [`launched`] (ranks of a launcher), [`network`], [`live`] (the output while
-//! ranks run), [`page`](mod@page), [`table`], [`explain`]; [`pairs`], [`calibrate`], [`gpu_test`].
+//! ranks run; its pages are of `bench`); [`pairs`], [`calibrate`], [`gpu_test`].
 
 pub(crate) mod calibrate;
 mod driver;
-mod explain;
 pub(crate) mod gpu_test;
 mod job;
 mod launched;
 mod live;
 mod network;
-mod page;
 mod pairs;
-mod table;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,13 @@
 //! The reasons for a choice: the expected times of the fastest algorithms at each size.
 
-use bench::figures::micros;
-use bench::{RunReport, RunRow};
+use pages::Table;
+use pages::numbers::or_dash;
+use pages::terminal::Look;
+use program::size;
 
 use super::table::in_words;
-use crate::render::{Look, or_dash};
-use pages::Table;
-use program::size;
+use crate::figures::micros;
+use crate::{RunReport, RunRow};
 
 const HEADERS: [&str; 9] = [
     ">size",
@@ -24,7 +25,7 @@ const HEADERS: [&str; 9] = [
 const WITHOUT_PARTS: usize = 5;
 
 /// The section of `--explain`; empty without it.
-pub(super) fn section(report: &RunReport, look: Look) -> String {
+pub fn section(report: &RunReport, look: Look) -> String {
     let mut explained = report.rows.iter().flat_map(|row| &row.explained).peekable();
     if explained.peek().is_none() {
         return String::new();

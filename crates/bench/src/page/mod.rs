@@ -1,12 +1,18 @@
 //! The page of `topo run` above and below its table.
+//!
+//! In reading order: this file, [`table`], [`explain`].
 
-use bench::figures::{average, average_bandwidth, bandwidths, bus};
-use bench::{LaunchReport, Launches, NetworkOptions, RunReport, RunRow, RunsOn};
+pub mod explain;
+pub mod table;
 
-use crate::render::{Look, count};
+use pages::numbers::count;
+use pages::terminal::Look;
+
+use crate::figures::{average, average_bandwidth, bandwidths, bus};
+use crate::{LaunchReport, Launches, NetworkOptions, RunReport, RunRow, RunsOn};
 
 /// The head of the page.
-pub(super) fn head(report: &RunReport, look: Look) -> String {
+pub fn head(report: &RunReport, look: Look) -> String {
     let spec = &report.spec;
     // Ranks that continue without lost ones print a second page.
     let restarted = report.launch.as_ref().is_some_and(|it| !it.lost.is_empty());
@@ -178,7 +184,7 @@ fn last_lines(report: &RunReport, wrong: u64) -> String {
 }
 
 /// The summary of the rows.
-pub(super) fn summary(report: &RunReport, look: Look) -> String {
+pub fn summary(report: &RunReport, look: Look) -> String {
     let rows = &report.rows;
     let mut text = String::new();
     let [separate, in_place] = bandwidths(report).map(|it| average(&it));

@@ -4,12 +4,13 @@
 use std::mem;
 
 use answers::names::algorithms;
-use bench::figures::{algorithm, bus, gbps, micros};
-use bench::{FigureTiming, Latency, RunReport, RunRow};
 use executor::Choice;
+use pages::numbers::or_dash;
+use pages::terminal::Look;
 use program::Transfer;
 
-use crate::render::{Look, or_dash};
+use crate::figures::{algorithm, bus, gbps, micros};
+use crate::{FigureTiming, Latency, RunReport, RunRow};
 
 /// Spaces before a row.
 const INDENT: usize = 2;
@@ -36,7 +37,7 @@ const HIERARCHICAL: &str = "hierarchical ";
 
 /// How rows are laid out.
 #[derive(Debug)]
-pub(super) struct Table {
+pub struct Table {
     lines: Lines,
     gap: usize,
     /// A row has both placements; otherwise each has a row of its own.
@@ -65,7 +66,8 @@ enum Form {
 }
 
 impl Table {
-    pub(super) fn new(report: &RunReport, look: Look) -> Self {
+    /// The table of a run that begins.
+    pub fn new(report: &RunReport, look: Look) -> Self {
         let form = match report.spec.in_place {
             true => Form::Beside,
             false => Form::One,
@@ -92,7 +94,8 @@ impl Table {
         }
     }
 
-    pub(super) fn header(&self) -> String {
+    /// Its header.
+    pub fn header(&self) -> String {
         let names = self.lines.iter().flatten().map(|it| it.name.to_owned());
         let text = self.text(names.collect());
         let lines = text.lines().map(|line| self.look.faint(line) + "\n");
@@ -100,7 +103,7 @@ impl Table {
     }
 
     /// A row of the report: one line or several for each placement.
-    pub(super) fn row(&self, report: &RunReport, at: usize, row: &RunRow) -> String {
+    pub fn row(&self, report: &RunReport, at: usize, row: &RunRow) -> String {
         let in_place = report.spec.in_place;
         let form = match (in_place, self.beside) {
             (false, _) => Form::One,
@@ -253,7 +256,7 @@ fn cells(report: &RunReport, at: usize, row: &RunRow, form: Form, in_place: bool
 }
 
 /// Algorithm, protocol and channels.
-pub(super) fn in_words(choice: Choice) -> [String; 3] {
+pub(crate) fn in_words(choice: Choice) -> [String; 3] {
     let protocol = match choice.transfer {
         Transfer::Direct | Transfer::Staged => choice.transfer.to_string(),
         Transfer::Fifo | Transfer::Hierarchical => choice.protocol.name().to_owned(),
