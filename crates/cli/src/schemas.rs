@@ -102,9 +102,9 @@ mod tests {
     use bench::cuda::pairs::PairsJson;
     use bench::gpu_test::report::GpuTestReport;
     use bench::json::RunJson;
+    use nccl_binary::check::json::NcclCheckReport;
 
     use super::SCHEMAS;
-    use crate::nccl_check::json::NcclCheckReport;
     use crate::probing::ProbeReport;
 
     /// The name of a kind of JSON, and what makes its schema.

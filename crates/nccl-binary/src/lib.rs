@@ -16,8 +16,11 @@
 //! `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), `crash` (whose code crashed), [`host`] (a child process),
 //! [`job`] (its parent), [`machine`] (its file), [`log`] (its answer), [`package`] (fetching a
-//! library), [`scripted`] (ranks with a planted fault).
+//! library), [`check`](mod@check) (the answer beside the plan), [`scripted`] (ranks with a planted
+//! fault).
 
+#[cfg(target_os = "linux")]
+pub mod check;
 #[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]
@@ -52,3 +55,8 @@ mod stand_in;
 pub use error::Unusable;
 #[cfg(target_os = "linux")]
 pub use redirect::examine;
+
+#[cfg(all(target_os = "linux", not(feature = "schema")))]
+use no_schema::JsonSchema;
+#[cfg(all(target_os = "linux", feature = "schema"))]
+use schemars::JsonSchema;

@@ -22,7 +22,7 @@ const IN_ERRORS: [&str; 4] = ["wheel", "far", "way", "ways"];
 
 /// Crates whose texts may name commands and options of `topo`: the program, its commands, chores
 /// and tests of it.
-pub(super) const DOORS: [&str; 4] = ["cli", "xtask", "bench", "testkit"];
+pub(super) const DOORS: [&str; 5] = ["cli", "xtask", "bench", "nccl-binary", "testkit"];
 
 /// Options of other programs that library texts name: nvcc's, Docker's, pip's and Cargo's, and
 /// `--version`, which programs have.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use answers::export::{ExportReport, Kind};
 use answers::tune::{LibraryCheck, Proposal};
 use anyhow::{Result, bail};
+use nccl_binary::check::{Asked, Check, check};
 use nccl_binary::job::RESERVED;
+use nccl_binary::message::Network;
 use nccl_log::compare::{Difference, Field, FieldComparison};
 use plan::Algorithm;
 use plan::cost::{Calls, doubling};
@@ -14,10 +16,10 @@ use planner::cost::RUBIN_DRIVER;
 use planner::settings::DRIVER_VERSION;
 use program::Protocol;
 
-use crate::arguments::nccl_check::Net;
 use crate::environment::Environment;
-use crate::nccl_check::{Asked, Check, check, library};
+use crate::nccl_check::{host_process, library};
 use crate::output::Output;
+use crate::settings::with_graph_file;
 
 /// NCCL's variable for a graph file.
 const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
@@ -72,8 +74,9 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
     }
     let tuner: Option<PathBuf> = file(Kind::Plugin).filter(|_| proposal.needs_choices);
     let asked = Asked {
+        program: host_process()?,
         timeout: None,
-        net: Net::Ib,
+        network: Network::Merging,
         tuner,
         sizes: doubling(1 << 10, 256 << 20).step_by(3).collect(),
         calls: Calls::ONE,
@@ -81,7 +84,9 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
         driver: settings.tuning.driver.unwrap_or(RUBIN_DRIVER),
         set,
     };
-    let mut found = check(&asked, library, job, &mut Output::default())?;
+    let mut found = check(&asked, library, job, |settings| {
+        with_graph_file(settings, &mut Output::default())
+    })?;
     if asked.tuner.is_some() {
         compare_choices(&mut found, proposal);
     }

@@ -2,14 +2,17 @@
 
 use nccl_log::compare::FieldComparison;
 
-use super::Check;
-use crate::render::{Look, count, wrap};
 use pages::Table;
+use pages::numbers::count;
+use pages::terminal::{Look, wrap};
+
+use super::Check;
 
 /// Most differences of a field that the page shows; JSON has all.
 const SHOWN: usize = 8;
 
-pub(super) fn page(check: &Check, look: Look) -> String {
+/// The page.
+pub fn page(check: &Check, look: Look) -> String {
     let values: u64 = check.compared.iter().map(|it| it.values).sum();
     let different: usize = check.compared.iter().map(|it| it.differences.len()).sum();
     let subject = format!(

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use crate::render::count;
+use pages::numbers::count;
 
 /// Memory of a host's process before it has GPUs, bytes: NCCL's code and tables.
 const PER_HOST: u64 = 200 << 20;

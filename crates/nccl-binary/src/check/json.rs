@@ -8,7 +8,7 @@ use answers::report::Report;
 
 /// The decisions of an NCCL library on a machine, compared with the plan.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct NcclCheckReport {
+pub struct NcclCheckReport {
     /// The machine's name.
     name: String,
     /// Hosts of the job.
@@ -65,7 +65,8 @@ impl Report for NcclCheckReport {
 }
 
 impl NcclCheckReport {
-    pub(crate) fn of(check: &Check) -> Self {
+    /// The report of a check.
+    pub fn of(check: &Check) -> Self {
         let fields = check.compared.iter().map(|compared| FieldReport {
             field: compared.field.name(),
             values: compared.values,

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use nccl_binary::job::JobHost;
-use nccl_binary::machine;
 use nccl_log::compare::Answer;
 use plan::RankOrder;
 use planner::{EqualHosts, Job, RankPlacement, Settings};
@@ -12,7 +10,9 @@ use topology::System;
 use topology::xml::Document;
 
 use super::PlanOrWhyNot;
-use crate::arguments::nccl_check::Net;
+use crate::job::JobHost;
+use crate::machine;
+use crate::message::Network;
 
 /// Most GPUs of a job that is asked about; its processes share this machine.
 const MOST_RANKS: u64 = 512;
@@ -25,13 +25,13 @@ pub(super) struct AskedJob {
     pub(super) added: Vec<&'static str>,
     /// Ranks of the job.
     ranks: u32,
-    net: Net,
+    network: Network,
 }
 
 impl AskedJob {
     /// # Errors
     /// It has too many GPUs, or a file describes several hosts.
-    pub(super) fn new(job: &Job, net: Net) -> Result<Self> {
+    pub(super) fn new(job: &Job, network: Network) -> Result<Self> {
         let (mut hosts, mut added) = (Vec::new(), Vec::new());
         let mut ranks = 0;
         for equal in &job.hosts {
@@ -55,7 +55,7 @@ impl AskedJob {
                 "the job has {ranks} GPUs; expected 1 to {MOST_RANKS}, whose processes share this machine"
             );
         }
-        if let (Net::Socket, [first, .., _]) = (net, hosts.as_slice()) {
+        if let (Network::Socket, [first, .., _]) = (network, hosts.as_slice()) {
             // NCCL says of the first host alone which interfaces it found.
             if machine::has_ports(&first.document) {
                 bail!("--net socket: expected equal hosts, or files without network ports");
@@ -66,14 +66,14 @@ impl AskedJob {
             hosts,
             nvlink_domain: job.nvlink_domain,
             ranks: job.ranks.clone(),
-            physical_ports: net != Net::Ib,
+            physical_ports: network != Network::Merging,
             ..Job::of(Vec::new())
         };
         Ok(Self {
             job,
             added,
             ranks: ranks as u32,
-            net,
+            network,
         })
     }
 
@@ -135,7 +135,7 @@ impl AskedJob {
         settings: &Settings,
     ) -> Result<(PlanOrWhyNot, bool)> {
         let mut job = self.job.clone();
-        let unused = self.net == Net::Socket;
+        let unused = self.network == Network::Socket;
         if let ([equal], Some(text)) = (&mut job.hosts[..], answer.topology.as_deref())
             && unused
             && machine::has_ports(&equal.document)
