@@ -16,7 +16,7 @@ use topology::differences::{Inventory, MachineDifference};
 use topology::edit::Edit;
 
 use crate::arguments::compare::{DiffArguments, DiffFormat};
-use crate::arguments::refuse_beside_plan;
+use crate::arguments::{of_variables, refuse_beside_plan};
 use crate::environment::Environment;
 use crate::input::{Source, refuse_missing, why};
 use crate::job::{self, Remedy};
@@ -98,11 +98,7 @@ fn many(
         members.push((file.display().to_string(), content));
     }
     groups::refuse_unreadable(&members)?;
-    let variables = Variables {
-        set: arguments.set.clone(),
-        nccl: arguments.nccl.first().copied(),
-        ..Variables::default()
-    };
+    let variables = variables(arguments, &[], arguments.nccl.first().copied());
     let given = read_settings(&[], &variables, environment, output)?;
     let hosts = arguments.hosts.unwrap_or(1);
     output.warnings.extend(head::notes(&given));
@@ -207,6 +203,9 @@ fn two(
         Source::read(first.file, output)?,
         Source::read(second.file, output)?,
     ];
+    if let [Source::Plan(name, _), Source::Plan(..)] = &sources {
+        refuse_beside_plan(name, &of_variables(&variables(arguments, &[], None)))?;
+    }
     // A machine is compared with a plan as a job of as many hosts.
     let hosts = arguments
         .hosts
@@ -316,12 +315,7 @@ fn read(
             Ok((name, plan, None))
         }
         Source::Topology(machine) => {
-            let set = [&arguments.set[..], side.set].concat();
-            let variables = Variables {
-                set,
-                nccl: side.nccl,
-                ..Variables::default()
-            };
+            let variables = variables(arguments, side.set, side.nccl);
             let given = read_settings(
                 std::slice::from_ref(&machine),
                 &variables,
@@ -338,6 +332,19 @@ fn read(
             let planned = job::plan_job(&job, &given, output).context(file)?;
             Ok((planned.name(), planned.plan().clone(), Some(planned)))
         }
+    }
+}
+
+/// The options for both sides, with the variables and the version of one.
+fn variables(
+    arguments: &DiffArguments,
+    set: &[(String, String)],
+    nccl: Option<NcclVersion>,
+) -> Variables {
+    Variables {
+        set: [&arguments.set[..], set].concat(),
+        nccl,
+        around: arguments.around.clone(),
     }
 }
 

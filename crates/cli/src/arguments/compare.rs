@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use answers::communicators::MemoryQuestion;
-use answers::job_options::{PreparationOptions, degrade, variable, without};
+use answers::job_options::{AroundOptions, PreparationOptions, degrade, variable, without};
 use answers::sizes::Sizes;
 use answers::values::one;
 use answers::values::within;
@@ -183,6 +183,8 @@ pub(crate) struct DiffArguments {
     /// the second [default: 2.32]
     #[arg(long, value_name = "VERSION")]
     pub nccl: Vec<NcclVersion>,
+    #[command(flatten)]
+    pub around: AroundOptions,
     /// Set one of NCCL's variables for A only
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub set_a: Vec<(String, String)>,
