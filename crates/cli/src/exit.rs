@@ -1,6 +1,7 @@
 //! The end of the process: what goes to which stream, and with which status.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -93,7 +94,10 @@ fn is_closed(error: &std::io::Error) -> bool {
     without_reader || error.kind() == ErrorKind::BrokenPipe
 }
 
+/// Prints each warning once: both sides of a comparison may have it.
 fn print_warnings(warnings: &[String]) {
+    let mut seen = HashSet::new();
+    let warnings: Vec<&String> = warnings.iter().filter(|it| seen.insert(*it)).collect();
     let mut text = String::new();
     for warning in warnings.iter().take(SHOWN_WARNINGS) {
         text.push_str(&format!("warning: {warning}\n"));
