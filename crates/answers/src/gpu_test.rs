@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(feature = "arguments")]
 use program::size::parse as size;
 
+#[cfg(feature = "arguments")]
 use crate::values::within;
 use crate::{Args, ValueEnum};
 
