@@ -185,19 +185,6 @@ impl EditOptions {
     }
 }
 
-/// What NCCL runs in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Args)]
-pub struct AroundOptions {
-    /// Set what this inference engine sets, such as sglang, where nothing else does
-    #[serde(default)]
-    #[arg(long, value_name = "NAME", value_parser = Engine::read)]
-    pub engine: Option<Engine>,
-    /// The job's oldest driver by its CUDA, such as 13.2: LL128 on Rubin [default: new enough]
-    #[serde(default, deserialize_with = "driver")]
-    #[arg(long, value_name = "VERSION", value_parser = driver_version)]
-    pub driver_version: Option<String>,
-}
-
 /// NCCL's version and variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Args)]
 pub struct Variables {
@@ -209,10 +196,14 @@ pub struct Variables {
     #[serde(default, deserialize_with = "version")]
     #[arg(long, value_name = "VERSION")]
     pub nccl: Option<NcclVersion>,
-    /// What NCCL runs in.
-    #[serde(flatten)]
-    #[command(flatten)]
-    pub around: AroundOptions,
+    /// Set what this inference engine sets, such as sglang, where nothing else does
+    #[serde(default)]
+    #[arg(long, value_name = "NAME", value_parser = Engine::read)]
+    pub engine: Option<Engine>,
+    /// The job's oldest driver by its CUDA, such as 13.2: LL128 on Rubin [default: new enough]
+    #[serde(default, deserialize_with = "driver")]
+    #[arg(long, value_name = "VERSION", value_parser = driver_version)]
+    pub driver_version: Option<String>,
 }
 
 /// NCCL's variables by who says them.
@@ -246,9 +237,9 @@ impl Variables {
     /// These variables over those of the text that describes a machine, and those over what the
     /// engine sets.
     pub fn over(&self, machines: &[Machine]) -> Layers {
-        let driver = self.around.driver_version.iter();
+        let driver = self.driver_version.iter();
         let driver = driver.map(|it| (planner::settings::DRIVER_VERSION.to_owned(), it.clone()));
-        let engine = self.around.engine.as_ref();
+        let engine = self.engine.as_ref();
         let mut layers = Layers {
             nccl: self.nccl.unwrap_or_default(),
             beneath: engine.map(Engine::sets).unwrap_or_default(),

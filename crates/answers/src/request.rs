@@ -201,7 +201,7 @@ impl JobRequest {
         Ok(PlannedJob {
             job: made.job,
             planned,
-            engine: self.variables.around.engine.clone(),
+            engine: self.variables.engine.clone(),
             told,
             notes,
         })

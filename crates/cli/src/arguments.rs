@@ -354,11 +354,8 @@ pub(crate) fn of_variables(variables: &Variables) -> [(&'static str, bool); 4] {
     [
         ("--set", !variables.set.is_empty()),
         ("--nccl", variables.nccl.is_some()),
-        ("--engine", variables.around.engine.is_some()),
-        (
-            "--driver-version",
-            variables.around.driver_version.is_some(),
-        ),
+        ("--engine", variables.engine.is_some()),
+        ("--driver-version", variables.driver_version.is_some()),
     ]
 }
 

@@ -344,7 +344,8 @@ fn variables(
     Variables {
         set: [&arguments.set[..], set].concat(),
         nccl,
-        around: arguments.around.clone(),
+        engine: arguments.engine.clone(),
+        driver_version: arguments.driver_version.clone(),
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn run(
     let told = machines.iter().any(|it| it.said.peers);
     let (job, settings) = job::given(machines, &arguments.job, environment, output)?;
     let planned = job::plan_job(&job, &settings, output)?;
-    let engine = arguments.job.variables.around.engine.as_ref();
+    let engine = arguments.job.variables.engine.as_ref();
     let answer = engines(&job, &planned, engine, told, &arguments.question);
     let answer = answer.map_err(|why| match why {
         EnginesError::NoEngine => {

@@ -56,3 +56,6 @@ function sections(page, extra = () => []) {
   return page.sections.flatMap(({ title, remark, blocks }) => [
     title && element("h2", {}, title), remark && element("p", { class: "faint" }, remark), ...extra(title), ...blocks.map(block)]).filter(Boolean);
 }
+// A whole page, with its head.
+const drawnPage = (page) => [page.title && element("h2", {}, page.title), page.remark && element("p", { class: "faint" }, page.remark),
+  page.fields.length ? block({ kind: "fields", it: page.fields }) : null, ...sections(page)].filter(Boolean);

@@ -106,42 +106,14 @@ async function enginesView(view) {
 async function tuneView(view) {
   await pageView(view, "tune");
 }
-const milliseconds = (us) => us / 1e3;
-// The communicators of a group, and how they lie: those that most are like, and how many others
-// there are.
-function lie(communicators) {
-  const ways = communicators.map(({ ranks, hosts, machines, on_a_host: [least, most] }) => `${ranks}${hosts === 1 ? " on a host" : `, ${least === most ? least : `${least} to ${most}`} on each of ${hosts} hosts${machines < hosts ? ` in ${machines} NVLink domain${machines > 1 ? "s" : ""}` : ""}`}`);
-  const others = new Set(ways).size - 1;
-  return `${communicators.reduce((sum, it) => sum + it.number, 0)} × ${ways[0]}${others ? `; ${others} other` : ""}`;
-}
-// The ranks' places before and after a search.
-function places({ placement: it, step_us: now }) {
-  if (!it) return [element("p", {}, element("button", { type: "button", id: "places", onclick: () => { state.placed = true; update(); } }, "Look for better places of the ranks"))];
-  const [, best] = it.step_us;
-  const hosts = ([least, most]) => (least === most ? least : `${least} to ${most}`);
-  return [element("h2", {}, "Places of the ranks"),
-    element("p", {}, `${it.better ? `The best order takes ${number(milliseconds(best))} ms instead of ${number(milliseconds(now))}` : "No order that was priced is better than this one"}; ${it.tried} were priced.${it.floor_us === null ? "" : ` At most ${percent(Math.max(0, 1 - it.floor_us / best))} could be gained by another: no order that gives a communicator the same GPUs on each of its hosts takes less than ${number(milliseconds(it.floor_us))} ms.`}`),
-    table(["group", "ms now", "best", "hosts of a communicator now", "best"], it.groups.map((group) => [group.name, ...group.time_us.map(milliseconds), ...group.hosts.map(hosts)])),
-    ...(it.better ? [element("details", {}, element("summary", {}, "The GPU of each rank"), element("p", {}, it.gpus.join(",")))] : [])];
-}
 async function stepView(view) {
   if (!state.step) return example(view, "Drop a list of calls (CSV, JSON), a workload of SimAI, a script that starts Megatron-LM or its log, or traces of PyTorch's profiler,", "calls.csv", callsOfStep());
   const input = element("input", { id: "domain-hosts", type: "number", min: "1", max: "640", placeholder: "1", value: state.domainHosts ?? "", onchange: ({ target }) => { state.domainHosts = Number(target.value) || null; update(); } });
   const tflops = element("input", { id: "tflops", type: "number", min: "1", placeholder: "–", title: "where a file says what is computed, and not how long", value: state.tflops ?? "", onchange: ({ target }) => { state.tflops = Number(target.value) || null; update(); } });
   const { report: it, picture: line } = await ask({ do: "files", question: { ask: "step", files: state.step, job: job(), domain_hosts: state.domainHosts, gpu_tflops: state.tflops, orders: state.placed ? 500 : 0 } });
-  const part = (us) => percent(it.step_us ? us / it.step_us : null);
-  const row = (name, us) => (us > 1e-3 ? [[name, milliseconds(us), part(us)]] : []);
+  const search = it.placement ? null : element("p", {}, element("button", { type: "button", id: "places", onclick: () => { state.placed = true; update(); } }, "Look for better places of the ranks"));
   view.append(element("h2", {}, state.step.map((file) => file.name).join(", ")), element("div", { class: "controls" }, element("label", {}, "Hosts of an NVLink domain ", input), element("label", {}, "TFLOP/s of a GPU ", tflops)),
-    element("p", {}, `A step of ${it.ranks} ranks takes ${number(milliseconds(it.step_us))} ms; computation waits for communication ${part(it.exposed_us)} of it.`), filled(picture(line), { tabindex: "0" }, []),
-    table(["part", "ms", "of the step"], [...row("computation", it.compute_us), ...row("exposed communication", it.exposed_us), ...row("bubble of the pipeline", it.bubble_us), ...row("all communication", it.communication_us)]),
-    element("h2", {}, "Groups"), table(["group", "communicators", "calls", "GB", "ms", "exposed ms", "of the step", "bound ms"],
-      it.groups.map((group) => [group.name, lie(group.communicators), group.calls, group.bytes / 1e9, milliseconds(group.time_us), milliseconds(group.exposed_us), part(group.exposed_us), group.bounded_us ? milliseconds(group.bound_us) : null]),
-      (index) => { const own = plan?.devices.filter((device) => device.startsWith("GPU")) ?? []; return it.groups[index].communicators[0].first_ranks.flatMap((rank) => own[rank] ?? []); }),
-    ...it.groups.filter((group) => group.sharing > 1.005).map((group) => element("p", {}, `The communicators of ${group.name} share links: bytes take ${number(group.sharing)} times as long as for one alone.`)),
-    ...places(it),
-    element("h2", {}, "Calls"), table(["group", "collective", "size", "calls", "NCCL takes", "µs", "bound µs", "all ms", ...(it.calls.some((call) => call.measured) ? ["measured µs", "error"] : [])],
-      it.calls.slice(0, 40).map((call) => [call.group, call.collective, size(call.bytes), call.count, called(call) || (call.protocol ? `transfers ${call.protocol}` : "nothing"), call.time_us, call.bound_us, milliseconds(call.all_us), ...(call.measured ? [call.measured.median_us, percent(call.measured.error)] : [])])),
-    ...it.limits.map((limit) => element("p", {}, `${sentence(limit.name)}: ${limit.taken} of ${limit.room}.`)), ...it.notes.map((note) => element("p", {}, note)));
+    filled(picture(line), { tabindex: "0" }, []), ...drawnPage(it.page), ...(search ? [search] : []));
 }
 async function compareView(view) {
   const [choice, file] = chooser("other", "Compare with ", "or a file ", (it) => { state.other = it; update(); });
@@ -150,15 +122,11 @@ async function compareView(view) {
   if (!state.other) return;
   if (!state.other.text) choice.querySelector("select").value = state.other.name;
   const { report: found, pictures } = await ask({ do: "files", question: { ask: "difference", job: job(state.file, []), other: { ...job(state.other, []), without: [] } } });
-  const show = (it) => (it === null || it === undefined ? "–" : typeof it === "string" ? it : JSON.stringify(it));
-  view.append(element("p", {}, found.equal ? "A job would notice no difference." : `${found.facts.length} values differ, and the choice or time of ${found.choices.length} sizes.`),
-    ...pictures.map((it) => picture(it)), ...found.devices.map((it) => element("p", {}, it.text)),
-    table(["value", "A", "B"], found.facts.slice(0, 400).map((it) => [it.at.join(" "), show(it.first), show(it.second)])));
+  view.append(...pictures.map((it) => picture(it)), ...(found.page ? drawnPage(found.page) : [element("p", {}, "A job would notice no difference.")]));
 }
 async function doctorView(view) {
-  const { findings } = await ask({ do: "files", question: { ask: "doctor", job: job() } });
-  view.append(element("h2", {}, state.file.name), element("p", {}, findings.length === 0 ? "No findings." : `${findings.length} finding${findings.length > 1 ? "s" : ""}. Choose one: its devices light up.`),
-    table(["id", "device", "what", "seen", "expected", "costs", "what to do"], findings.map((it) => [it.id, element("span", { title: it.devices.join(" ") }, it.device), sentence(it.title), it.seen, it.expected, it.costs, it.advice]), (row) => findings[row].devices));
+  const { page } = await ask({ do: "files", question: { ask: "doctor", job: job() } });
+  view.append(element("h2", {}, state.file.name), ...drawnPage(page));
 }
 
 // What one click loads where nothing was dropped yet.
@@ -192,35 +160,20 @@ function callsOfStep() {
 
 async function resultsView(view) {
   if (!state.results) return example(view, "Drop what nccl-tests printed, and choose the machine that was measured,", "all_reduce.txt", NCCL_TESTS);
-  const { tables, fit } = await ask({ do: "files", question: { ask: "results", file: state.results, job: state.meant ? job(state.file, []) : null, fit: state.fit && state.meant } });
+  const { tables, fit, page } = await ask({ do: "files", question: { ask: "results", file: state.results, job: state.meant ? job(state.file, []) : null, fit: state.fit && state.meant } });
   view.append(element("h2", {}, state.results.name), element("p", {}, !state.meant ? "Choose the machine that was measured, and what NCCL's model predicts stands beside it." : element("button", { type: "button", id: "fit", "aria-pressed": String(state.fit), onclick: () => { state.fit = !state.fit; update(); } }, "Fit the cost model to these times")));
-  if (fit) fitted(view, fit);
+  if (fit) view.append(element("p", {}, "The profile: ", link(fit.file, "text/plain", fit.profile)));
   for (const it of tables) {
     const times = (key) => it.rows.flatMap((row, index) => (row[key] > 0 ? [[index, row[key]]] : []));
     const lines = [{ name: "measured", points: times("measured_us") }, { name: "predicted", points: times("predicted_us") }].filter((line) => line.points.length);
-    view.append(element("section", {}, element("h3", {}, `${it.collective ?? "unknown collective"}, ${it.tool}${it.ranks ? `, ${it.ranks} ranks` : ""}`),
-      it.machine ? element("p", {}, `predicted for ${it.planned_hosts} of ${it.machine}, constants of ${it.profile}`) : null,
-      ...it.notes.map((note) => element("p", {}, note)),
-      it.bound_gbps ? element("p", {}, `No schedule has more than ${number(it.bound_gbps)} GB/s of bus bandwidth; NCCL's plan reaches ${percent(it.planned_share)}. ${it.limit ?? ""}`) : null,
-      ...it.shortfalls.map((fall) => element("p", { class: "error" }, fall.text)), plot("Measured and predicted time by size", "µs", it.rows.map((row) => row.bytes), lines),
-      table(["size", "choice", "µs", "predicted µs", "measured by predicted", "GB/s of bus", "of the bound", "wrong"],
-        it.rows.map((row) => [size(row.bytes), called(row) ?? row.ran, row.measured_us, row.predicted_us, row.ratio, row.bus_bandwidth_gbps, percent(row.bound_share), row.wrong]))));
+    view.append(plot("Measured and predicted time by size", "µs", it.rows.map((row) => row.bytes), lines));
   }
-}
-// The cost model's constants before and after they were fitted to measured times.
-function fitted(view, fit) {
-  const errors = (name, it) => (it ? [[name, percent(it.median), percent(it.ninth_tenth), `${percent(it.worst)} at ${size(it.worst_bytes)}`]] : []);
-  view.append(element("p", {}, `${fit.measurements} times determine ${fit.constants.length} constants; ${fit.undetermined.length + fit.untouched} keep their values. The profile: `, link(fit.file, "text/plain", fit.profile)),
-    table(["predicted beside measured", "median error", "nine of ten within", "worst"], [...errors("constants of NCCL", fit.before), ...errors("fitted", fit.after), ...errors("sizes left out of the fit", fit.held_out)]),
-    table(["constant", "before", "fitted", "±"], fit.constants.map((it) => [it.constant, it.before, it.value, percent(it.relative_error)])));
+  view.append(...drawnPage(page));
 }
 async function logView(view) {
   if (!state.log) return example(view, "Drop a log of NCCL (NCCL_DEBUG=INFO),", "job.log", NCCL_LOG);
   const log = await ask({ do: "files", question: { ask: "log", file: state.log } });
-  const devices = plan?.devices.filter((it) => it.startsWith("GPU")) ?? [];
-  view.append(element("h2", {}, log.files.join(", ")), element("p", {}, `NCCL ${log.versions.join(", ") || "of an unknown version"}; ${log.hosts.length} host${log.hosts.length === 1 ? "" : "s"}; ${log.lines.read} lines read, ${log.lines.ignored} of no interest, ${log.lines.unknown} unknown`),
-    ...log.communicators.map((it) => element("section", {}, element("h3", {}, `${it.ranks} ranks on ${it.nodes} node${it.nodes === 1 ? "" : "s"}`), table(["ring", "ranks"], Object.entries(it.rings).map(([channel, ranks]) => [channel, ranks.join(" → ")]), () => devices.slice(0, it.ranks)))));
-  view.append(...sections(log.page));
+  view.append(...drawnPage(log.page));
   view.append(...log.broken.map((line) => element("p", { class: "error" }, `a ring, tree or channel in an unknown form; please report it: ${line}`)));
 }
 async function diagnoseView(view) {

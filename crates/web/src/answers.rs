@@ -71,7 +71,7 @@ fn with_picture(request: &StepRequest) -> Result<String, String> {
 /// The differences, as the program says them, beside pictures of both with marks.
 fn with_pictures(job: &JobRequest, other: &JobRequest) -> Result<String, String> {
     let jobs = [planned(job)?, Rc::new(other.plan()?)];
-    let report = difference([job, other], [&jobs[0], &jobs[1]])?.json;
+    let report = difference([job, other], [&jobs[0], &jobs[1]])?.with_page()?;
     let hosts = [jobs[0].host(0)?, jobs[1].host(0)?];
     let names = hosts.map(|host| NodeNames::new(host.view.system()));
     let marks = [

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::JsonSchema;
 use bounds::optimum::{self, Optimum};
 use findings::{Finding, Rule};
+use pages::Page;
 use plan::certificate::Operation;
 use planner::{Job, Settings};
 use serde::Serialize;
@@ -97,6 +98,10 @@ fn limits(document: &Arc<Document>, settings: &Settings) -> Vec<LowShare> {
 impl Report for DoctorReport {
     const FORMAT: &'static str = "topo-doctor";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page(&|rule| rule.advice().into()))
+    }
 }
 
 impl PricedFinding {

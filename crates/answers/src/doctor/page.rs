@@ -86,7 +86,7 @@ pub fn findings<'s>(
         if several {
             cells.insert(1, files_of(it.files(), &folder));
         }
-        table.row(cells);
+        table.row_of(it.devices.clone(), cells);
     }
     section.table(table).lines("\n");
     let mut rules: Vec<Rule> = findings.iter().map(|it| it.rule).collect();

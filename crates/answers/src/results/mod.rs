@@ -9,6 +9,7 @@ mod page;
 pub mod read;
 
 use fit::{Fit, FitError};
+use pages::{Block, Page};
 use plan::Plan;
 use planner::cost::{CostProfile, RestrictError};
 use program::Collective;
@@ -82,6 +83,16 @@ pub struct NamedFit {
 impl Report for ResultsReport {
     const FORMAT: &'static str = "topo-results";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        let mut all = Page::default();
+        for page in self.pages() {
+            let head = all.section(&page.title, &page.remark);
+            head.blocks.push(Block::Fields(page.fields));
+            all.sections.extend(page.sections);
+        }
+        Some(all)
+    }
 }
 
 /// Why tables cannot be compared.

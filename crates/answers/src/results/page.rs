@@ -330,7 +330,7 @@ impl NamedFit {
             ]);
         }
         let times = count(fit.used, "measured time");
-        let section = page.section("Fit", format!("of {times}, written to {}", self.file));
+        let section = page.section("Fit", format!("of {times}; the profile is {}", self.file));
         section.table(constants).lines("\n");
         section.table(wide).lines("\n");
         section.table(choices);

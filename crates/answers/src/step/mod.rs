@@ -25,7 +25,7 @@ mod samples;
 pub mod shapes;
 mod sharing;
 
-use pages::Field;
+use pages::{Field, Page};
 use planner::{Job, Settings};
 use serde::Serialize;
 use simulator::fabric::Leaf;
@@ -165,9 +165,16 @@ pub struct StepCall {
     pub measured: Option<MeasuredCalls>,
 }
 
+/// Kinds of calls on the page, unless another number is asked for.
+const SHOWN_CALLS: usize = 40;
+
 impl Report for StepReport {
     const FORMAT: &'static str = "topo-step";
     const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page(SHOWN_CALLS, &[]))
+    }
 }
 
 /// Why a step has no price.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use answers::communicators::MemoryQuestion;
-use answers::job_options::{AroundOptions, PreparationOptions, degrade, variable, without};
+use answers::engines::Engine;
+use answers::job_options::{PreparationOptions, degrade, driver_version, variable, without};
 use answers::sizes::Sizes;
 use answers::values::one;
 use answers::values::within;
@@ -183,8 +184,12 @@ pub(crate) struct DiffArguments {
     /// the second [default: 2.32]
     #[arg(long, value_name = "VERSION")]
     pub nccl: Vec<NcclVersion>,
-    #[command(flatten)]
-    pub around: AroundOptions,
+    /// Set what this inference engine sets, such as sglang, where nothing else does
+    #[arg(long, value_name = "NAME", value_parser = Engine::read)]
+    pub engine: Option<Engine>,
+    /// The job's oldest driver by its CUDA, such as 13.2: LL128 on Rubin [default: new enough]
+    #[arg(long, value_name = "VERSION", value_parser = driver_version)]
+    pub driver_version: Option<String>,
     /// Set one of NCCL's variables for A only
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub set_a: Vec<(String, String)>,
