@@ -26,7 +26,7 @@ macro_rules! chores {
     )*};
 }
 
-chores! { bless dist fetch kernels measure peers probe_gpu probing replay scale timing }
+chores! { bless dist fetch kernels measure peers probe_gpu probing replay scale timing compare_library }
 
 pub(crate) mod torch {
     pub(crate) use super::{Rest, run};

@@ -10,6 +10,7 @@ mod times;
 
 #[cfg(feature = "whole")]
 mod whole {
+    pub(crate) mod compare_library;
     pub(crate) mod dist;
     pub(crate) mod fetch;
     pub(crate) mod measure;
@@ -37,8 +38,8 @@ use xtask::workspace::{exit, repository};
 use xtask::{sanitize, tidy};
 
 use whole::{
-    bless, dist, fetch, kernels, measure, peers, probe_gpu, probing, replay, scale, site, timing,
-    torch, web,
+    bless, compare_library, dist, fetch, kernels, measure, peers, probe_gpu, probing, replay,
+    scale, site, timing, torch, web,
 };
 
 #[derive(Parser)]
@@ -109,6 +110,10 @@ enum Chore {
     TorchSuite(torch::suite::Arguments),
     /// Build the page that plans in the browser: target/web/topo.html
     Web,
+    /// Compare a new library of NCCL, or its wheel, with the last known one: tables of numbers,
+    /// variables, plug-in interfaces
+    #[command(name = "wheel")]
+    CompareLibrary(compare_library::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -149,6 +154,7 @@ fn main() -> ExitCode {
         Chore::TorchSuite(arguments) => torch::suite::run(&arguments),
         Chore::Site => site::run(),
         Chore::Web => web::run(),
+        Chore::CompareLibrary(arguments) => compare_library::run(&arguments),
     };
     match done {
         Ok(code) => code,

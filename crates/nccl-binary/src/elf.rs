@@ -23,6 +23,7 @@ const RELOCATIONS: u32 = 4;
 const DYNAMIC: u32 = 6;
 const WITHOUT_BYTES: u32 = 8;
 const DYNAMIC_SYMBOLS: u32 = 11;
+const OBJECT: u8 = 1;
 const FUNCTION: u8 = 2;
 const GLOBAL_SLOT: u32 = 6;
 const JUMP_SLOT: u32 = 7;
@@ -61,8 +62,19 @@ pub struct Elf {
     pub needed: Vec<String>,
 }
 
+/// The constants of a library and the first values of its variables.
+#[derive(Debug, Clone, Default)]
+pub struct Constants {
+    /// Its read-only data, which holds its texts.
+    pub texts: Vec<u8>,
+    /// Its objects that have names, with their bytes.
+    pub objects: Vec<(String, Vec<u8>)>,
+}
+
 struct Section {
+    name: u64,
     kind: u32,
+    address: u64,
     offset: u64,
     bytes: u64,
     link: u32,
@@ -74,6 +86,30 @@ impl Elf {
     /// # Errors
     /// The file cannot be read, or is no complete library for this architecture.
     pub fn read(path: &Path) -> Result<Self, Unusable> {
+        Reader::open(path)?.library()
+    }
+}
+
+impl Constants {
+    /// Reads a library for x86-64.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no complete library for this architecture with names.
+    pub fn read(path: &Path) -> Result<Self, Unusable> {
+        Reader::open(path)?.constants()
+    }
+}
+
+struct Reader {
+    file: File,
+    length: u64,
+    sections: Vec<Section>,
+    /// Which section has the sections' names.
+    names: usize,
+}
+
+impl Reader {
+    fn open(path: &Path) -> Result<Self, Unusable> {
         let file = File::open(path).map_err(Unusable::File)?;
         let length = file.metadata().map_err(Unusable::File)?;
         if !length.is_file() {
@@ -94,22 +130,41 @@ impl Elf {
         if let Some(expected) = end.filter(|end| *end > length) {
             return Err(Unusable::Truncated { expected, length });
         }
-        let reader = Reader {
+        Ok(Self {
             file,
             length,
             sections,
-        };
-        reader.library()
+            names: usize::from(half(&header, 62)),
+        })
     }
-}
 
-struct Reader {
-    file: File,
-    length: u64,
-    sections: Vec<Section>,
-}
+    fn constants(&self) -> Result<Constants, Unusable> {
+        let names = self.sections.get(self.names).ok_or(Unusable::NotLibrary)?;
+        let names = self.bytes(names)?;
+        let table = self.sections.iter().find(|it| it.kind == SYMBOLS);
+        let symbols = self.symbols(table.ok_or(Unusable::Stripped)?)?;
+        let mut constants = Constants::default();
+        for (number, section) in self.sections.iter().enumerate() {
+            let name = text(&names, section.name);
+            if section.kind == WITHOUT_BYTES || ![".rodata", ".data"].contains(&name.as_str()) {
+                continue;
+            }
+            let bytes = self.bytes(section)?;
+            let own = symbols
+                .iter()
+                .filter(|it| it.is_object && usize::from(it.section) == number);
+            constants.objects.extend(own.filter_map(|it| {
+                let from = usize::try_from(it.address.checked_sub(section.address)?).ok()?;
+                let to = from.checked_add(usize::try_from(it.bytes).ok()?)?;
+                Some((it.name.clone(), bytes.get(from..to)?.to_vec()))
+            }));
+            if name == ".rodata" {
+                constants.texts = bytes;
+            }
+        }
+        Ok(constants)
+    }
 
-impl Reader {
     fn library(&self) -> Result<Elf, Unusable> {
         let mut elf = Elf::default();
         for section in &self.sections {
@@ -139,7 +194,8 @@ impl Reader {
         let symbols = table.chunks_exact(SYMBOL_BYTES).map(|it| Symbol {
             name: text(&names, u64::from(number(it, 0))),
             is_function: it[4] & 0xf == FUNCTION,
-            is_defined: half(it, 6) != 0,
+            is_object: it[4] & 0xf == OBJECT,
+            section: half(it, 6),
             address: word(it, 8),
             bytes: word(it, 16),
         });
@@ -176,13 +232,17 @@ impl Reader {
 struct Symbol {
     name: String,
     is_function: bool,
-    is_defined: bool,
+    is_object: bool,
+    /// Its section; 0 if it is another library's.
+    section: u16,
     address: u64,
     bytes: u64,
 }
 
 fn functions(symbols: &[Symbol]) -> Vec<Function> {
-    let defined = symbols.iter().filter(|it| it.is_function && it.is_defined);
+    let defined = symbols
+        .iter()
+        .filter(|it| it.is_function && it.section != 0);
     let functions = defined.map(|it| Function {
         name: it.name.clone(),
         address: it.address,
@@ -218,7 +278,9 @@ fn architecture(machine: u16) -> String {
 
 fn section(bytes: &[u8]) -> Section {
     Section {
+        name: u64::from(number(bytes, 0)),
         kind: number(bytes, 4),
+        address: word(bytes, 16),
         offset: word(bytes, 24),
         bytes: word(bytes, 32),
         link: number(bytes, 40),

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::crash;
 use crate::error::Unusable;
+use crate::machine;
 use crate::message::{Failure, PEERS_BEGIN, Report, Request, Said, Taken};
 use crate::nccl::{Communicator, Id, Nccl, Part};
 use crate::redirect::Library;
@@ -162,7 +163,7 @@ fn allow_files() {
 /// The process has no other threads.
 pub(crate) unsafe fn prepare(request: &Request) -> Result<(Nccl, usize, MemoryFile), Unusable> {
     let gpus = stand_in::devices::present(request).map_err(Unusable::Devices)?;
-    let topology = MemoryFile::new(&request.topology)?;
+    let topology = MemoryFile::new(&machine::as_found(&request.topology))?;
     allow_files();
     for (name, value) in &request.variables {
         set_variable(name, value);

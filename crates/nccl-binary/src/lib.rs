@@ -12,7 +12,7 @@
 //!
 //! A library is asked on Linux alone.
 //!
-//! In reading order: [`error`], `elf` (the library's file), [`plant`] (calls that fail),
+//! In reading order: [`error`], [`elf`] (the library's file), [`plant`] (calls that fail),
 //! `redirect` (its calls), `stand_in`,
 //! [`message`], `nccl` (its functions), `crash` (whose code crashed), [`host`] (a child process),
 //! [`job`] (its parent), [`machine`] (its file), [`log`] (its answer), [`package`] (fetching a
@@ -24,7 +24,7 @@ pub mod check;
 #[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]
-mod elf;
+pub mod elf;
 #[cfg(target_os = "linux")]
 pub mod error;
 #[cfg(target_os = "linux")]

@@ -187,6 +187,9 @@ impl Reader<'_> {
         match statement {
             Statement::Ring { channel, ranks, .. } => {
                 self.answer.rings.insert(channel, ranks);
+                if message.text.ends_with("...") {
+                    self.answer.cut_rings.insert(channel);
+                }
             }
             Statement::Connection(connection) => self.connection(&connection),
             // `Tree 0 : …` says the same as `Trees [0] …`.

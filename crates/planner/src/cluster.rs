@@ -20,6 +20,7 @@ use crate::explain;
 use crate::host_plan::HostPlan;
 use crate::job::{EqualHosts, Job, RankPlacement};
 use crate::settings::Settings;
+use crate::shared_gpus::forbid_nvls;
 use crate::view::{View, number_ranks};
 
 /// Most ranks of a job; NCCL numbers them with 32 bits and a sign.
@@ -133,6 +134,14 @@ impl ClusterPlan {
             runs,
         } = unplanned;
         let several = systems.len() > 1;
+        let all: Vec<&System> = systems.iter().map(|(_, system)| system).collect();
+        let settings = &match forbid_nvls(&all, &runs, order.as_ref(), settings)? {
+            true => Arc::new(Settings {
+                nvls_enable: 0,
+                ..Settings::clone(settings)
+            }),
+            false => Arc::clone(settings),
+        };
         let mut machines = Vec::new();
         for ((hosts, system), host) in systems.into_iter().zip(first_hosts) {
             let planned = MachinePlan::new(hosts, system, job.collnet, settings, ranks as usize);

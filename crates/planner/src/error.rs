@@ -71,6 +71,14 @@ pub enum Error {
         /// The receiver.
         to: String,
     },
+    /// Ranks share a GPU: they run on parts of it.
+    #[error("ranks run on parts of GPU {gpu} (`mlopart`): {why}")]
+    SharedGpu {
+        /// Its number.
+        gpu: i32,
+        /// Why NCCL refuses it, and what to do.
+        why: &'static str,
+    },
     /// A GPU reaches no CPU.
     #[error("{gpu} reaches no CPU; expected every GPU below a <cpu>")]
     NoLocalCpu {

@@ -41,6 +41,7 @@ pub mod routing;
 pub mod rules;
 pub mod search;
 pub mod settings;
+mod shared_gpus;
 mod sockets;
 mod subset;
 pub mod view;

@@ -66,6 +66,8 @@ pub enum Note {
     FromSource,
     /// LL128 of Rubin depends on the driver's version, which is not known.
     Driver,
+    /// GPUDirect RDMA of partitions of GPUs depends on the driver's version, which is not known.
+    PartitionDriver,
     /// Two GPUs of a host that decide their transport differently.
     Transports {
         /// The first, counted in its node.
@@ -138,6 +140,10 @@ impl fmt::Display for Note {
             Self::Driver => f.write_str(
                 "LL128 is planned for a driver of CUDA 13.3 or newer; with an older one on any host, NCCL does without \
                  LL128 on Rubin whose NICs are reached over C2C or through another GPU; plan with its version to see that",
+            ),
+            Self::PartitionDriver => f.write_str(
+                "GPUDirect RDMA of parts of GPUs (MLOPart) is planned for a driver of CUDA 13.4 or newer on all hosts; \
+                 with an older one, NCCL does without it over C2C; plan with its version to see that",
             ),
             Self::Processors => {
                 f.write_str("hosts have different processors: NCCL takes their vendor as mixed when it estimates costs")

@@ -70,6 +70,17 @@ pub fn plan(job: &Job, settings: &Settings) -> Result<Planned, Error> {
     if cost::assumes_driver(&costs, &joined.cost_inputs(), tuning, rules) {
         notes.push(Note::Driver);
     }
+    let mut nodes = joined.hosts.machines.iter().flat_map(|it| &it.nodes);
+    if settings.assumes_partition_driver()
+        && nodes.any(|node| {
+            node.view
+                .system()
+                .gpus()
+                .any(|(_, gpu)| gpu.mlopart.is_some())
+        })
+    {
+        notes.push(Note::PartitionDriver);
+    }
     Ok(Planned {
         plan: artifact::plan(&hosts, &joined, &settings, job.collnet, &costs)?,
         job: joined,

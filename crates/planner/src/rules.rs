@@ -25,9 +25,20 @@ pub enum FirstPort {
     /// The one with the device's number among the GPUs that share the ports (2.30, source).
     Wrapped,
     /// Whole rails are shared out: as far apart as each GPU has rails, unless the number of rails
-    /// is a power of two (2.32, binary). Of the ports of a rail, those of lower planes come first
-    /// (2.32, binary: ports of one card or two, with planes of the file or derived ones).
+    /// is a power of two. Of the ports of a rail, those of lower planes come first (2.32, source,
+    /// binary).
     Spread,
+}
+
+/// What becomes of NVLink SHARP where ranks share a GPU, on parts of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedGpus {
+    /// NCCL refuses such ranks (to 2.29, binary).
+    Refused,
+    /// It is off if the last two ranks of the job share one (2.30, source; a slip).
+    LastPair,
+    /// It is off if any two do (2.32, source, binary).
+    AnyPair,
 }
 
 /// How the GPUs of a node must reach each other for kernels for symmetric windows.
@@ -149,6 +160,11 @@ pub struct Rules {
     /// It follows it, too, in hosts of 4 Blackwell GPUs on Arm whose paths to ports have 96 GB/s
     /// (2.31, source).
     pub corrects_nvls_tree_on_arm: bool,
+    /// A driver before CUDA 13.4 keeps GPUDirect RDMA of a partition of a GPU (MLOPart) from C2C
+    /// (2.32, source, binary). Before, `NCCL_NET_GDR_MLOPART` allowed it at all.
+    pub limits_partitions: bool,
+    /// Ranks on parts of one GPU.
+    pub shared_gpus: SharedGpus,
     /// Point-to-point channels to other nodes (2.29, source).
     pub net_peer_channels: NetPeerChannels,
     /// Point-to-point chunks over the network are doubled on Grace with Blackwell (2.29, source).
@@ -184,6 +200,9 @@ pub struct Rules {
     /// Rubin has bandwidths, NVLS channels, a rule for LL128 and merged ports of its own (2.32,
     /// source, binary). Before, it has Blackwell's.
     pub knows_rubin: bool,
+    /// NICs directly under CPUs are apart from each other (2.32.6, source). Before, all of a host
+    /// were one, below the first of those CPUs (source, binary).
+    pub separates_cpu_nics: bool,
     /// Rings, trees and NVLS of Rubin have a model of their time as pipelines (2.32.6, source).
     pub prices_pipelines: bool,
     /// Trees on POWER are as slow as rings inside a host (until 2.30; not in 2.31, source).
@@ -220,7 +239,7 @@ pub struct Rules {
     pub names_policies: bool,
     /// A single rank has thresholds of threads, which it never uses (2.31, source).
     pub single_rank_thresholds: bool,
-    /// A port without rail and plane has those of its card and its number (2.32, binary).
+    /// A port without rail and plane has those of its card and its number (2.32, source, binary).
     pub derives_rails: bool,
     /// Graph files name ranks (2.30, source).
     pub writes_ranks: bool,
@@ -263,6 +282,12 @@ impl Rules {
             falls_back_to_near_ports: v29,
             marks_near_p2c: v29,
             limits_p2c: v29,
+            limits_partitions: v32,
+            shared_gpus: match version {
+                NcclVersion::V2_27 | NcclVersion::V2_28 | NcclVersion::V2_29 => SharedGpus::Refused,
+                NcclVersion::V2_30 | NcclVersion::V2_31 => SharedGpus::LastPair,
+                _ => SharedGpus::AnyPair,
+            },
             corrects_nvls_tree: v29,
             net_peer_channels: if v29 {
                 NetPeerChannels::ByBandwidth
@@ -289,6 +314,7 @@ impl Rules {
             knows_newer_processors: v31,
             derives_rails: v32,
             knows_rubin: v32,
+            separates_cpu_nics: since(NcclVersion::V2_32_6),
             prices_pipelines: since(NcclVersion::V2_32_6),
             slows_power_trees: !v31,
             counts_links_outside: v31,

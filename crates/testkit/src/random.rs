@@ -96,6 +96,39 @@ pub fn machine_of(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Docume
     shape(sms, most_links).prop_map(|shape| shape.document())
 }
 
+/// The same, with some or all of the GPUs split into two parts (MLOPart) that are devices of ranks.
+pub fn machine_of_parts(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Document> {
+    (machine_of(sms, most_links), any::<u16>(), any::<bool>()).prop_map(
+        |(mut machine, chosen, all)| {
+            let is_split = |gpu: usize| all || chosen >> gpu & 1 == 1;
+            split(&mut machine.root, &is_split, &mut 0);
+            machine
+        },
+    )
+}
+
+/// Splits the chosen GPUs, in the order of the document, which is that of their numbers.
+fn split(parent: &mut Element, is_split: &impl Fn(usize) -> bool, ranks: &mut usize) {
+    for mut child in std::mem::take(&mut parent.children) {
+        if child.tag != Tag::Gpu {
+            split(&mut child, is_split, ranks);
+            parent.children.push(child);
+            continue;
+        }
+        let number = child.get("dev").and_then(|dev| dev.parse().ok());
+        let parts: &[&str] = match number.is_some_and(is_split) {
+            true => &["0", "1"],
+            false => &["-1"],
+        };
+        for part in parts {
+            child.set("mlopart", *part);
+            child.set("rank", ranks.to_string());
+            *ranks += 1;
+            parent.children.push(child.clone());
+        }
+    }
+}
+
 fn shape(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Shape> {
     let holder = select(vec![
         Holder::RootPorts,

@@ -11,7 +11,7 @@ use std::fmt;
 
 use plan::{Plan, Setting, compare};
 use planner::memory::MemorySettings;
-use planner::settings::{SettingEffect, effect, number, since};
+use planner::settings::{SettingEffect, effect, is_known_to, number};
 use planner::{Job, NcclVersion, Settings};
 use program::Collective;
 
@@ -224,9 +224,7 @@ impl Checker<'_> {
                     "is not read by any decision of a plan".to_owned(),
                 ),
                 Some(SettingEffect::Memory) => self.of_memory(name),
-                Some(_) if since(name).is_some_and(|since| version < since) => {
-                    (Verdict::Unknown, texts.join("; "))
-                }
+                Some(_) if !is_known_to(name, version) => (Verdict::Unknown, texts.join("; ")),
                 Some(_) if is_fatal && lacks_nvls && name.starts_with("NCCL_NVLS") => continue,
                 Some(_) if is_fatal => (Verdict::Refused, texts.join("; ")),
                 Some(_) if !texts.is_empty() => (Verdict::Misread, texts.join("; ")),

@@ -45,12 +45,14 @@ pub fn machine(page: &mut Page, plan: &Plan, machine: usize, live: Option<&Routi
             0 => String::new(),
             pairs => format!(" (without peer access: {})", count(pairs, "pair")),
         };
+        let mut gpus = routing.system().gpus();
+        let partitioned = gpus.any(|(_, gpu)| gpu.mlopart.is_some());
         page.field(
             "limits",
             format!(
                 "P2P up to {}{refused}, GPUDirect RDMA up to {}",
                 routing.p2p_limit(),
-                routing.gdr_limit()
+                routing.gdr_limit(partitioned)
             ),
         );
     }

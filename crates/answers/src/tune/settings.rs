@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use planner::settings::since;
+use planner::settings::is_known_to;
 use planner::{NcclVersion, Settings};
 use serde::Serialize;
 
@@ -82,7 +82,7 @@ pub const TRIED: [TriedSetting; 19] = [
 impl TriedSetting {
     /// Whether a version of NCCL knows the variable.
     pub(super) fn is_known_to(&self, version: NcclVersion) -> bool {
-        since(self.name).is_none_or(|first| first <= version)
+        is_known_to(self.name, version)
     }
 
     /// Whether the settings have the variable.

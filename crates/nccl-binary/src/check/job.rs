@@ -164,9 +164,9 @@ impl AskedJob {
     }
 }
 
-/// GPUs of one host.
+/// GPUs of one host, or their parts (MLOPart).
 fn gpus(hosts: &EqualHosts) -> usize {
-    planner::gpu_devices(&hosts.document).len()
+    topology::join::gpus_by_host(&hosts.document).iter().sum()
 }
 
 /// Whether NCCL merges ports of a machine.

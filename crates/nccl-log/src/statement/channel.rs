@@ -114,7 +114,10 @@ fn numbered<'a>(cursor: &mut Cursor<'a>) -> Option<Statement<'a>> {
     to(cursor, channel, second, first?).map(Statement::Connection)
 }
 
-/// `0 1 2 …`: the ranks of a ring.
+/// The end of a line that NCCL has cut off.
+const CUT: &str = "...";
+
+/// `0 1 2 …`: the ranks of a ring. NCCL cuts long lines off, and writes `...`.
 fn order<'a>(
     cursor: &mut Cursor<'a>,
     channel: u32,
@@ -123,7 +126,15 @@ fn order<'a>(
 ) -> Option<Statement<'a>> {
     let mut ranks = vec![first];
     while !cursor.is_at_end() {
-        if cursor.rest().trim_start().starts_with("comm ") {
+        let rest = cursor.rest().trim();
+        if rest.starts_with("comm ") {
+            break;
+        }
+        if rest == CUT {
+            // The last number may be cut, too.
+            ranks.pop();
+            cursor.spaces();
+            cursor.skip(CUT);
             break;
         }
         ranks.push(cursor.number()?);

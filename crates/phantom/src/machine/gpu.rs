@@ -57,8 +57,14 @@ impl Gpu {
         let (mib, multiprocessors) = usual(sm);
         let mut uuid = *b"topo phm\0\0\0\0\0\0\0\0";
         uuid[8..].copy_from_slice(&bus_id.0.to_be_bytes());
+        let mut name = format!("topo phantom sm_{sm}");
+        if let Some(part) = gpu.mlopart {
+            // NCCL reads the part off the name (`fillInfo`).
+            name.push_str(&format!(" MLOPart {part}"));
+            uuid[7] = part as u8 + 1;
+        }
         Self {
-            name: format!("topo phantom sm_{sm}"),
+            name,
             number: gpu.dev,
             bus_id,
             sm,

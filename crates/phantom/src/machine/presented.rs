@@ -1,5 +1,7 @@
 //! The machine: GPUs and which of them reach each other.
 
+use std::collections::HashSet;
+
 use topology::xml::{Document, c_int};
 use topology::{NodeId, PathTable, PathType, System};
 
@@ -34,12 +36,14 @@ impl Machine {
         let paths = PathTable::compute(&system, false)
             .map_err(|_| "the topology has a link that leads only one way".to_owned())?;
         let mut found: Vec<(NodeId, i32)> = Vec::new();
+        let mut seen = HashSet::new();
         for (node, gpu) in system.gpus() {
-            // Parts of one GPU (MLOPart) share its number.
-            if !found.iter().any(|(_, dev)| *dev == gpu.dev) {
+            // Ranks share a GPU, or a part of one (MLOPart). CUDA counts parts as devices.
+            if seen.insert((gpu.dev, gpu.mlopart)) {
                 found.push((node, gpu.dev));
             }
         }
+        // Stable: parts keep the order of the file, as in a job.
         found.sort_by_key(|(_, dev)| *dev);
         if let Some((gpu, _)) = setup
             .gpus
@@ -83,7 +87,8 @@ impl Machine {
         })
     }
 
-    /// The number of the GPU with a bus id, such as `0000:0F:00.0`; the function does not matter.
+    /// The number of the GPU with a bus id, such as `0000:0F:00.0`, or of its first part; the
+    /// function does not matter.
     pub fn by_bus_id(&self, text: &str) -> Option<usize> {
         let mut parts = text.split([':', '.']);
         let mut part = || u64::from_str_radix(parts.next()?, 16).ok();

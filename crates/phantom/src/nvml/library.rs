@@ -64,7 +64,8 @@ fn numbers_of_file(machine: &Machine) -> Option<Vec<Option<usize>>> {
             return None;
         }
         numbers.resize(numbers.len().max(number + 1), None);
-        numbers[number] = Some(place);
+        // The parts of a GPU (MLOPart) are one GPU to NVML.
+        numbers[number].get_or_insert(place);
     }
     Some(numbers)
 }

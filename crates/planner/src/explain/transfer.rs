@@ -77,7 +77,8 @@ impl Why<'_> {
     pub(super) fn gdr(&self, routing: &Routing, gpu: NodeId, net: NodeId) -> Vec<String> {
         let names = self.names;
         let (gpu_name, net_name) = (names.label(gpu), names.label(net));
-        let limit = routing.gdr_limit();
+        let partition = |gpu: &topology::Gpu| gpu.mlopart.is_some();
+        let limit = routing.gdr_limit(self.system.gpu(gpu).is_some_and(partition));
         let source = limit_source(routing, &["NCCL_NET_GDR_LEVEL"]).unwrap_or("NCCL's default");
         let (sends, receives) = (routing.gdr(gpu, net, true), routing.gdr(gpu, net, false));
         let driver = routing.intermediate_gpu(gpu, net).unwrap_or(gpu);
@@ -109,7 +110,9 @@ impl Why<'_> {
                 cannot(&format!("{gpu_name} cannot (gdr=\"0\" in the file)"))
             }
             (_, _, (Some(gpu), _))
-                if gpu.mlopart.is_some() && !routing.settings().gdr_partitions =>
+                if gpu.mlopart.is_some()
+                    && !routing.settings().rules.limits_partitions
+                    && !routing.settings().gdr_partitions =>
             {
                 cannot(&format!(
                     "{gpu_name} is a partition of a GPU; NCCL_NET_GDR_MLOPART=1 would allow it"

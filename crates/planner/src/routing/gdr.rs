@@ -8,10 +8,18 @@ use super::Routing;
 /// First compute capability (× 10) that reads well over GPUDirect RDMA.
 const GDR_READ_SM: i32 = 80;
 
+/// The oldest driver, as CUDA's number, with which NICs reach the memory of partitions over C2C:
+/// that of CUDA 13.4. Source: NCCL 2.32.3.
+const PARTITION_DRIVER: u32 = 13_040;
+
 impl Routing {
-    /// The worst path on which a NIC reaches GPU memory directly.
-    pub fn gdr_limit(&self) -> PathType {
-        let over_c2c = self.settings.gdr_c2c && self.settings.rules.limits_p2c;
+    /// The worst path on which a NIC reaches memory of a GPU, or of a partition of one, directly.
+    pub fn gdr_limit(&self, partition: bool) -> PathType {
+        let rules = self.settings.rules;
+        let old = |driver| driver < PARTITION_DRIVER;
+        let forbidden =
+            partition && rules.limits_partitions && self.settings.tuning.driver.is_some_and(old);
+        let over_c2c = self.settings.gdr_c2c && rules.limits_p2c && !forbidden;
         self.settings.gdr_level.unwrap_or(if over_c2c {
             PathType::P2c
         } else {
@@ -27,7 +35,8 @@ impl Routing {
         let Some(gpu_data) = self.system.gpu(gpu).filter(|gpu| gpu.gdr) else {
             return Gdr::Host(NoGdr::Gpu);
         };
-        if gpu_data.mlopart.is_some() && !self.settings.gdr_partitions {
+        let partition = gpu_data.mlopart.is_some();
+        if partition && !self.settings.rules.limits_partitions && !self.settings.gdr_partitions {
             return Gdr::Host(NoGdr::Partition);
         }
         if read {
@@ -49,7 +58,7 @@ impl Routing {
             }
             distance = self.table.kind(driver, net);
         }
-        let limit = self.gdr_limit();
+        let limit = self.gdr_limit(partition);
         let compared = match distance {
             PathType::P2c if self.settings.gdr_c2c && !self.settings.rules.limits_p2c => {
                 PathType::C2c

@@ -15,7 +15,7 @@ pub use merge::MergeSettings;
 pub use names::{SettingEffect, effect, variables};
 pub use parse::number;
 pub use tuning::{CtaPolicy, DRIVER_VERSION, Tuning, driver_number};
-pub use versions::since;
+pub use versions::{is_known_to, since};
 
 use plan::NcclVersion;
 use plan::nccl_graph::GraphFile;
@@ -133,6 +133,12 @@ impl Settings {
         given.into_iter()
     }
 
+    /// Whether GPUDirect RDMA of partitions depends on a driver whose version is not known.
+    pub(crate) const fn assumes_partition_driver(&self) -> bool {
+        let asked = self.gdr_c2c && self.gdr_level.is_none() && self.tuning.driver.is_none();
+        self.rules.limits_partitions && asked
+    }
+
     /// Whether they decide what other settings decide, whatever the variables that were given.
     pub fn decides_as(&self, other: &Self) -> bool {
         let bare = |settings: &Self| Self {
@@ -160,6 +166,7 @@ impl Settings {
             plain_guids: self.rules.reads_plain_guids,
             newer_processors: self.rules.knows_newer_processors,
             knows_rubin: self.rules.knows_rubin,
+            separates_cpu_nics: self.rules.separates_cpu_nics,
             ..BuildOptions::default()
         }
     }

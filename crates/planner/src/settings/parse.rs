@@ -63,6 +63,12 @@ impl Reader {
         if let Some(since) = super::since(name).filter(|since| self.version < *since) {
             return self.too_new(name, since);
         }
+        if !super::is_known_to(name, self.version) {
+            let version = self.version.minor();
+            let message =
+                format!("NCCL {version} no longer has such a variable; it changes nothing");
+            return self.note(name, message);
+        }
         match name {
             "NCCL_TOPO_SPLIT_MLOPART" => {
                 settings.split_partitions = self.number(name, value, 1) != 0

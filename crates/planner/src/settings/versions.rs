@@ -149,6 +149,37 @@ const NAMES: [(NcclVersion, &[&str]); 5] = [
     ),
 ];
 
+/// Variables that are gone, by the first version without them. Source: the names in the binaries.
+const GONE: [(NcclVersion, &[&str]); 2] = [
+    (
+        NcclVersion::V2_30,
+        &[
+            "NCCL_CREATE_THREAD_CONTEXT",
+            "NCCL_GIN_COUNTER_POOL_SIZE",
+            "NCCL_GIN_EXCLUSIVE_CONTEXTS",
+            "NCCL_GIN_NCONTEXTS",
+            "NCCL_GIN_SIGNAL_POOL_SIZE",
+            "NCCL_SHM_MEMCPY_MODE",
+            "NCCL_SHM_USE_CUDA_MEMCPY",
+        ],
+    ),
+    (
+        NcclVersion::V2_32,
+        &[
+            "NCCL_MLOPART_RDMA_ENABLE",
+            "NCCL_NET_GDR_MLOPART",
+            "NCCL_TOPO_SCATTER_START_NET",
+        ],
+    ),
+];
+
+/// Whether a version of NCCL has a variable, if any has it.
+pub fn is_known_to(name: &str, version: NcclVersion) -> bool {
+    let mut gone = GONE.iter();
+    since(name).is_none_or(|first| first <= version)
+        && !gone.any(|(first, names)| *first <= version && names.contains(&name))
+}
+
 /// The version of NCCL in which a variable appeared; `None` for those that 2.27 has.
 pub fn since(name: &str) -> Option<NcclVersion> {
     let found = NAMES.iter().find(|(_, names)| names.contains(&name));

@@ -10,6 +10,7 @@ use planner::{Error, HostPlan, Job, Planned, Settings, View};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use testkit::{Machine, random};
+use topology::join::by_ranks;
 use topology::xml::Document;
 use topology::{LinkId, NcclId, NodeType, PathType, System};
 
@@ -46,7 +47,10 @@ impl Request {
 
     /// The decisions of the first rank by itself.
     fn plan_first(&self, settings: &Settings) -> Result<HostPlan, Error> {
-        let system = System::from_document(&self.job.hosts[0].document)?;
+        let document = &self.job.hosts[0].document;
+        // Which ranks are a node depends on the order in which they join the machine.
+        let joined = by_ranks(document, None);
+        let system = System::from_document(joined.as_ref().unwrap_or(document))?;
         let ranks = system.count(NodeType::Gpu) * self.job.host_count() as usize;
         let settings = Arc::new(settings.clone());
         let views = View::all(system, &settings, self.job.collnet, ranks)?;
@@ -227,6 +231,27 @@ proptest! {
     ) {
         check(&Request::new(&document, hosts, &variables))?;
     }
+}
+
+/// A ring of GPUs that reach their neighbors only: read in the order of the file, one of them would
+/// be a node of its own.
+#[test]
+fn on_neighbors_in_another_order() {
+    let gpu = |dev: u32| {
+        let neighbors = [(dev + 1) % 4, (dev + 3) % 4];
+        let link =
+            |to: &u32| format!(r#"<nvlink target="0000:0{to}:00.0" count="1" tclass="0x030200"/>"#);
+        let links: String = neighbors.iter().map(link).collect();
+        format!(
+            r#"<cpu numaid="{dev}" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79"><pci busid="0000:0{dev}:00.0" class="0x030200" link_speed="2.5 GT/s PCIe" link_width="16"><gpu dev="{dev}" sm="60" rank="{dev}" gdr="0">{links}</gpu></pci></cpu>"#
+        )
+    };
+    let gpus: String = [2, 0, 1, 3].map(gpu).concat();
+    let text = format!(r#"<system version="1">{gpus}</system>"#);
+    let document = topology::xml::parse("ring.xml", text.as_bytes()).unwrap();
+    let variables = [("NCCL_SHM_DISABLE", "1"), ("NCCL_NVB_DISABLE", "1")];
+    let checked = check(&Request::new(&document, 1, &variables));
+    assert!(checked.unwrap_or_else(|error| panic!("{error}")));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod joined;
 mod laws;
 mod memory;
 mod notes;
+mod parts;
 mod pipeline;
 mod refused_plans;
 mod registered;

@@ -68,14 +68,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds a NIC directly under a CPU. All such NICs of a host are one node, under the first CPU.
+    /// Adds a NIC directly under a CPU. Those of one id are one node, under their first CPU.
     pub(super) fn add_cpu_nic(
         &mut self,
         element: &'a Element,
         cpu: DraftId,
+        id: NcclId,
         host: u32,
     ) -> Result<(), Error> {
-        let id = NcclId::new(host, 0);
         let node = match self.drafts.find(NodeType::Nic, id) {
             Some(node) => node,
             None => {

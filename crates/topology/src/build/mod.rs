@@ -39,6 +39,9 @@ pub struct BuildOptions {
     pub newer_processors: bool,
     /// NVLinks of Rubin are slower than Blackwell's (NCCL 2.32 and newer).
     pub knows_rubin: bool,
+    /// NICs directly under CPUs are nodes of their own (NCCL 2.32.6). Otherwise all of a host are
+    /// one.
+    pub separates_cpu_nics: bool,
 }
 
 impl Default for BuildOptions {
@@ -50,6 +53,7 @@ impl Default for BuildOptions {
             plain_guids: true,
             newer_processors: true,
             knows_rubin: true,
+            separates_cpu_nics: false,
         }
     }
 }
@@ -187,10 +191,15 @@ impl<'a> Builder<'a> {
         let cpu = self
             .drafts
             .add(self.document, element, id, NodeData::Cpu(cpu))?;
-        for child in element.children.iter().filter(|child| child.is_used()) {
+        for (number, child) in (0..).zip(&element.children) {
+            let id = match self.options.separates_cpu_nics {
+                true => (numa as u64 & 0xff) << 48 | number,
+                false => 0,
+            };
             match child.tag {
+                _ if !child.is_used() => {}
                 Tag::Pci => self.add_pci(child, cpu, host)?,
-                Tag::Nic => self.add_cpu_nic(child, cpu, host)?,
+                Tag::Nic => self.add_cpu_nic(child, cpu, NcclId::new(host, id), host)?,
                 _ => {}
             }
         }
