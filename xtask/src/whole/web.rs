@@ -133,19 +133,20 @@ fn packed(content: &[u8]) -> Result<String> {
     let mut packer = Compressor::new(CompressionLvl::best());
     let mut packed = vec![0; packer.gzip_compress_bound(content.len())];
     let length = packer.gzip_compress(content, &mut packed)?;
-    Ok(base_102(&packed[..length]))
+    Ok(base_125(&packed[..length]))
 }
 
-/// Bytes as text of ASCII, without `<` and what HTML changes: six characters for five bytes.
-fn base_102(bytes: &[u8]) -> String {
-    let excess = bytes.len().next_multiple_of(5) - bytes.len();
+/// Bytes as text of ASCII, without what HTML changes: seven characters for six bytes.
+fn base_125(bytes: &[u8]) -> String {
+    let excess = bytes.len().next_multiple_of(6) - bytes.len();
     let mut text = excess.to_string();
-    for part in bytes.chunks(5) {
+    for part in bytes.chunks(6) {
         let mut number = [0; 8];
-        number[3..][..part.len()].copy_from_slice(part);
+        number[2..][..part.len()].copy_from_slice(part);
         let number = u64::from_be_bytes(number);
-        text.extend((0..6).rev().map(|place| {
-            let code = (number / 102_u64.pow(place) % 102) as u8 + 25;
+        text.extend((0..7).rev().map(|place| {
+            let mut code = (number / 125_u64.pow(place) % 125) as u8 + 1;
+            code += u8::from(code >= b'\r');
             char::from(code + u8::from(code >= b'<'))
         }));
     }
