@@ -28,6 +28,28 @@ fn consequences_are_hidden_by_proved_failures_only() {
     assert_eq!(ids(&(closed + proved)), ["xid-79"]);
 }
 
+/// Like calls at other places of the order are no different calls.
+#[test]
+fn fingerprints_that_differ_in_number_alone_are_of_ranks_apart() {
+    let at = |number: u32, call: &str| {
+        format!("CollectiveFingerPrint(SequenceNumber={number}OpType={call})")
+    };
+    let said = |one: &str, other: &str| {
+        format!(
+            "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: \
+                 {one}, but Rank 2 is running collective: {other}.Collectives differ in the following aspects: x\n"
+        )
+    };
+    assert_eq!(
+        ids(&said(&at(1, "BARRIER"), &at(0, "BARRIER"))),
+        ["call-skipped"]
+    );
+    assert_eq!(
+        ids(&said(&at(1, "BARRIER"), &at(0, "REDUCE"))),
+        ["collective-mismatch"]
+    );
+}
+
 /// PyTorch and JAX pass NCCL's last warning on, in a line of their own or in one with the error.
 #[test]
 fn warnings_that_other_programs_pass_on_are_opened() {
