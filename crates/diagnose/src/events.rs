@@ -83,7 +83,10 @@ impl<'a> Event<'a> {
         }
         let found = match (is_warning, has_word) {
             (true, _) => facts::find(&Said::warning(line, None)),
-            (false, true) => facts::find(&Said::line(line)),
+            (false, true) => {
+                let passed_on = wrapped(line).and_then(|it| facts::find(&Said::warning(it, None)));
+                passed_on.or_else(|| facts::find(&Said::line(line)))
+            }
             (false, false) => None,
         };
         events.extend(found.map(|fact| Self {
@@ -139,6 +142,17 @@ impl<'a> Event<'a> {
         }
         at
     }
+}
+
+/// What JAX and PyTorch write before NCCL's last warning.
+const WRAPS: [&str; 2] = ["Last NCCL warning(error) log entry", "Last error: "];
+
+/// NCCL's last warning, if another program passes it on in one line.
+fn wrapped(line: &str) -> Option<&str> {
+    WRAPS
+        .iter()
+        .find_map(|it| line.split_once(it))
+        .map(|it| it.1)
 }
 
 /// Where a warning is in NCCL's sources, with the function that may follow.

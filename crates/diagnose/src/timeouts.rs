@@ -219,7 +219,8 @@ impl Timeouts {
                 }
                 Event::Mismatch([(one, its), (other, others)]) => {
                     let what = format!("Rank {one} is in {its}; rank {other} is in {others}.");
-                    let mut verdict = Verdict::new(fingerprints(its, others), Proved, what);
+                    let (cause, certainty) = fingerprints(its, others);
+                    let mut verdict = Verdict::new(cause, certainty, what);
                     verdict.collective = Some(its.clone());
                     placed(verdict, &[*one, *other], hosts)
                 }

@@ -202,15 +202,18 @@ fn level_at(text: &str) -> Option<(usize, Level)> {
     })
 }
 
-/// A head of NCCL 2.2 or older: `HOST:PROCESS:THREAD [GPU] INFO text`.
+/// A head of NCCL 2.2 or older: `HOST:PROCESS:THREAD [GPU] INFO text`, and with a place before
+/// `WARN`.
 fn old<'a>(line: &'a str, offset: usize, hosts: &impl Hosts) -> Option<Head<'a>> {
     if offset > 0 {
         return None;
     }
-    for (word, level) in [("] INFO ", Level::Info), ("] WARN ", Level::Warn)] {
+    for (word, level) in [("] INFO ", Level::Info), (" WARN ", Level::Warn)] {
         if let Some(at) = cursor::find(line, "", word) {
-            let found = head(line, 0, at + 2, word.len() - 2, level, hosts);
-            if found.source.is_some_and(|it| it.gpu.is_some()) {
+            let begin = at + word.len() - 5;
+            let found = head(line, 0, begin, 5, level, hosts);
+            let is_behind = found.place.is_some() || line[..begin].ends_with("] ");
+            if is_behind && found.source.is_some_and(|it| it.gpu.is_some()) {
                 return Some(found);
             }
         }
@@ -482,5 +485,16 @@ mod tests {
         assert_eq!(found[0].source.unwrap().gpu, Some(1));
         assert_eq!(found[0].text, "Ring 00 :    0   1");
         assert!(all("2026 [x] INFO hello", &NoHosts)[0].source.is_none());
+        let line =
+            "b2:7:8 [1] include/socket.h:360 WARN Call to connect failed : Connection timed out";
+        let found = all(line, &NoHosts);
+        assert_eq!(found[0].level, Level::Warn);
+        assert_eq!(found[0].place, Some("include/socket.h:360"));
+        assert_eq!(
+            found[0].text,
+            "Call to connect failed : Connection timed out"
+        );
+        let other = "b2:7:8 [1] the cache says WARN twice";
+        assert_eq!(all(other, &NoHosts)[0].level, Level::Info);
     }
 }

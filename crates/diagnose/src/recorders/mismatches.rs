@@ -1,7 +1,7 @@
 //! Verdicts about ranks that disagree: calls that are not equal, and who is in a group.
 
 use findings::causes::Cause;
-use findings::causes::Certainty::Proved;
+use findings::causes::Certainty::{self, Likely, Proved};
 use findings::causes::table::hang;
 
 use super::compare::{Differs, Mismatch};
@@ -116,8 +116,9 @@ pub(super) fn group_differs(job: &Job<'_>) -> Option<Verdict> {
     })
 }
 
-/// What two fingerprints of calls show: a call of one number and function differs in what it moves.
-pub(crate) fn fingerprints(one: &str, other: &str) -> &'static Cause {
+/// What two fingerprints of calls show: a call of one number and function differs in what it moves,
+/// or one rank is some calls ahead.
+pub(crate) fn fingerprints(one: &str, other: &str) -> (&'static Cause, Certainty) {
     let field = |text: &str, name: &str| -> String {
         let rest = text.split_once(name).map_or("", |it| it.1);
         let end = match rest.starts_with('[') {
@@ -127,14 +128,17 @@ pub(crate) fn fingerprints(one: &str, other: &str) -> &'static Cause {
         rest[..end.unwrap_or(rest.len())].to_owned()
     };
     let is_same = |name: &str| field(one, name) == field(other, name);
-    let is_one_call = one.contains("OpType=") && is_same("SequenceNumber=") && is_same("OpType=");
+    let is_one_function = one.contains("OpType=") && is_same("OpType=");
     match (
-        is_one_call,
+        is_one_function,
+        is_same("SequenceNumber="),
         is_same("TensorShape="),
         is_same("TensorDtypes="),
     ) {
-        (true, false, _) => &hang::SIZE_MISMATCH,
-        (true, true, false) => &hang::TYPE_MISMATCH,
-        _ => &hang::COLLECTIVE_MISMATCH,
+        (true, true, false, _) => (&hang::SIZE_MISMATCH, Proved),
+        (true, true, true, false) => (&hang::TYPE_MISMATCH, Proved),
+        // Like calls at other places of the order.
+        (true, false, true, true) => (&hang::CALL_SKIPPED, Likely),
+        _ => (&hang::COLLECTIVE_MISMATCH, Proved),
     }
 }

@@ -13,17 +13,59 @@ fn ids(log: &str) -> Vec<&'static str> {
 fn consequences_are_hidden_by_proved_failures_only() {
     let closed = "n1:7:9 [0] x.cc:1 NCCL WARN Connection closed by remote peer n2\n".to_owned();
     let slow = "n1:7:9 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n";
+    let verbs = "n1:7:9 [0] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]\n";
     let guess = "n1:7:9 [0] x.cc:1 NCCL WARN Call to ibv_modify_qp failed\n";
     let proved = "NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.\n";
     assert_eq!(
         ids(&(closed.clone() + slow)),
         ["peer-closed", "p2p-disabled"]
     );
+    assert_eq!(ids(&(closed.clone() + verbs)), ["peer-closed", "no-verbs"]);
     assert_eq!(
         ids(&(closed.clone() + guess)),
         ["port-unreachable", "peer-closed"]
     );
     assert_eq!(ids(&(closed + proved)), ["xid-79"]);
+}
+
+/// Like calls at other places of the order are no different calls.
+#[test]
+fn fingerprints_that_differ_in_number_alone_are_of_ranks_apart() {
+    let at = |number: u32, call: &str| {
+        format!("CollectiveFingerPrint(SequenceNumber={number}OpType={call})")
+    };
+    let said = |one: &str, other: &str| {
+        format!(
+            "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: \
+                 {one}, but Rank 2 is running collective: {other}.Collectives differ in the following aspects: x\n"
+        )
+    };
+    assert_eq!(
+        ids(&said(&at(1, "BARRIER"), &at(0, "BARRIER"))),
+        ["call-skipped"]
+    );
+    assert_eq!(
+        ids(&said(&at(1, "BARRIER"), &at(0, "REDUCE"))),
+        ["collective-mismatch"]
+    );
+}
+
+/// PyTorch and JAX pass NCCL's last warning on, in a line of their own or in one with the error.
+#[test]
+fn warnings_that_other_programs_pass_on_are_opened() {
+    let status = "NET/IB : Got completion from peer n2<39138> with error 12, opcode 0, len 0, vendor err 129";
+    let torch = format!("NCCL error: ncclRemoteError: A call failed. Last error: {status}\n");
+    assert_eq!(ids(&torch), ["completion-timeout"]);
+    let jax = |text: &str| {
+        format!(
+            "NCCL operation failed. Last NCCL warning(error) log entry (may be unrelated) '{text}'.\n"
+        )
+    };
+    assert_eq!(
+        ids(&jax("Attribute arch of node cpu not found")),
+        ["topology-file"]
+    );
+    assert!(ids(&jax("")).is_empty());
 }
 
 /// Memory of the cuMem functions counts only where GPUs name a fabric of several hosts.

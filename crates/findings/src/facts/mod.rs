@@ -200,7 +200,7 @@ impl Fact {
             _ if !said.is_warning => return None,
             "*" => 1,
             scopes => {
-                let place = said.place?;
+                let place = of_sources(said.place?);
                 let is_there = |scope: &&str| {
                     let (file, function) = scope.split_once(' ').unwrap_or((scope, ""));
                     place.starts_with(file) && place.contains(function)
@@ -235,6 +235,11 @@ impl Fact {
     pub fn example(&self) -> Option<(String, bool)> {
         Some((self.pattern.example()?, self.scope != "-"))
     }
+}
+
+/// A place without the directory of the sources: RCCL and other builds log it whole.
+fn of_sources(place: &str) -> &str {
+    place.rsplit_once("/src/").map_or(place, |it| it.1)
 }
 
 /// The row that fits a text best, of equal ones the first.

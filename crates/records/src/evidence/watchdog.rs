@@ -198,7 +198,8 @@ fn mismatch(rest: &str) -> Option<Event> {
         // Sizes contain commas; the type's text begins the part of no interest.
         let end = call
             .find(", TensorDeviceTypes")
-            .or_else(|| call.find("), but"));
+            .or_else(|| call.find("), but"))
+            .or_else(|| call.find(").Collectives differ"));
         let call = &call[..end.unwrap_or(call.len())];
         Some((
             rank,
