@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 use golden::Case;
 use libtest_mimic::Trial;
 
-use planner::Settings;
 use planner::memory::MemorySettings;
-use planner::settings::{SettingEffect, variables};
+use planner::settings::{SettingEffect, is_known_to, variables};
+use planner::{NcclVersion, Settings};
 use testkit::{Expectation, Machine, elsewhere};
 
 use crate::{not_run, root, test};
@@ -261,9 +261,13 @@ fn defaults() -> Result<()> {
                 "docs/settings.md: the default of {name} is {default}; expected `VALUE` or unset"
             );
         };
-        let read = Settings::from_variables([(name.clone(), value.to_owned())]);
+        // The newest version that has the variable.
+        let mut versions = NcclVersion::ALL.into_iter().rev();
+        let version = versions.find(|it| is_known_to(&name, *it));
+        let version = version.unwrap_or_default();
+        let read = Settings::with_variables(version, [(name.clone(), value.to_owned())]);
         ensure!(read.notes.is_empty(), "{name}={value}: {:?}", read.notes);
-        let plain = Settings::default();
+        let plain = Settings::of(version);
         let [own, other] = [&read, &plain].map(MemorySettings::of);
         ensure!(own == other, "{name}={value} changes memory");
         let same_channels = read.connect.fewest_channels() == plain.connect.fewest_channels()
