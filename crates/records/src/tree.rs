@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use topology::NO_P2P;
+use topology::node::nccl_family;
 use topology::xml::{Element, Tag};
 
 use crate::adapter::Adapter;
@@ -49,22 +50,26 @@ pub(crate) fn system(
     let mut root = Element::new(Tag::System);
     root.set("version", "1");
     let known = &facts.processor;
+    let said = facts.prose.processor();
     let vendor = known.vendor.as_deref().or(match amd {
         Some(true) => Some("AuthenticAMD"),
         Some(false) => Some("GenuineIntel"),
-        None => None,
+        None => said.map(|it| it.0),
     });
+    // Of a processor that a listing names, its model follows from the name.
+    let by_name = said.filter(|it| Some(it.0) == vendor).and_then(|it| it.1);
+    let by_name = by_name.map(|(family, model)| (nccl_family(family), model));
     let arch = match (known.arch.as_deref(), facts.has_grace()) {
         (Some(arch), _) => arch,
         (None, true) => "arm64",
         (None, false) => "x86_64",
     };
     // Sapphire Rapids, and Zen 3 or 4: what most machines with these GPUs have.
-    let (family, model) = known.family.unwrap_or(match vendor {
+    let (family, model) = known.family.or(by_name).unwrap_or(match vendor {
         Some("AuthenticAMD") => (175, 17),
         _ => (6, 143),
     });
-    if arch == "x86_64" && known.family.is_none() {
+    if arch == "x86_64" && known.family.is_none() && by_name.is_none() {
         // NCCL's limit is SYS for at most two GPUs on AMD, otherwise PXB.
         let also = match vendor.is_none() && facts.gpu_count() == 2 {
             true => ", and the use of P2P (two GPUs on AMD: on any path; else up to PXB)",
@@ -151,9 +156,9 @@ impl GpuFacts {
             chip_links,
             no_p2p,
             gdr: !facts
-                .gpus
+                .names()
                 .iter()
-                .any(|it| gpu::is_consumer(&it.name) || it.name.contains("GB10")),
+                .any(|it| gpu::is_consumer(it) || it.contains("GB10")),
         }
     }
 
