@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::xml::Element;
 
+use crate::assumed::Assumed;
 use crate::gpu::{self, Kind, LANES};
 use crate::matrix::{Matrix, Nearness};
 use crate::pci::Link;
@@ -23,7 +24,7 @@ const NIC: &str = "0x020700";
 /// The `<system>` of a matrix. Devices one bridge apart share a switch; those several bridges apart
 /// have switches below one switch; host bridges are all at the NUMA node, as NCCL sees them.
 pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
-    let mut assumed = Vec::new();
+    let mut assumed = Assumed::default();
     let kinds = kinds(facts, matrix, &mut assumed);
     let usual = kinds.iter().flatten().map(|kind| kind.nic_speed).max();
     let usual = usual.unwrap_or_else(|| Kind::of(0).nic_speed);
@@ -78,13 +79,12 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
             down.push(device.name.clone());
         }
     }
-    tree::assume_adapters(nets, &unknown, usual, &mut assumed);
-    assumed.extend(links.assumed(nets, lanes));
+    tree::assume_adapters(nets, &unknown, usual, &of_gpus, &mut assumed);
+    links.assume(nets, lanes, &mut assumed);
     if matrix.has_no_nvlinks {
         assumed.push(
             "the GPUs are taken to have no NVLinks, which lstopo does not list: put the output of `nvidia-smi \
-             topo -m` beside this"
-                .to_owned(),
+             topo -m` beside this",
         );
     }
     if !down.is_empty() {
@@ -147,7 +147,7 @@ impl<'f> Links<'f> {
     }
 
     /// What is assumed of them, and of the lanes of a number of adapters.
-    fn assumed(&self, adapters: usize, of_adapters: u32) -> Option<String> {
+    fn assume(&self, adapters: usize, of_adapters: u32, assumed: &mut Assumed) {
         let mut parts = Vec::new();
         if self.is_assumed {
             parts.push(format!(
@@ -164,18 +164,23 @@ impl<'f> Links<'f> {
         if adapters > 0 && (of_adapters != LANES || !self.is_assumed) {
             parts.push(format!("those of adapters for {of_adapters}"));
         }
-        let text = match parts.first()?.starts_with("those") {
-            true => format!("PCI links of adapters are taken for {of_adapters} lanes"),
-            false => parts.join(", "),
+        let text = match parts.first() {
+            None => return,
+            Some(first) if first.starts_with("those") => {
+                format!("PCI links of adapters are taken for {of_adapters} lanes")
+            }
+            Some(_) => parts.join(", "),
         };
-        Some(format!(
-            "{text}: put the output of `lspci -vv` (as root) beside this"
-        ))
+        let text = format!("{text}: put the output of `lspci -vv` (as root) beside this");
+        match self.is_assumed {
+            true => assumed.push_decisive("lanes", format!("{LANES} lanes of each GPU"), text),
+            false => assumed.push(text),
+        }
     }
 }
 
 /// The kind of each GPU; `None` for NICs.
-fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Option<Kind>> {
+fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Assumed) -> Vec<Option<Kind>> {
     let named = |number: u32| {
         let named = facts.gpus.iter().find(|it| it.index == number)?;
         gpu::kind_of_name(&named.name)
@@ -208,10 +213,18 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Op
             true => ", by their NVLinks",
             false => "",
         };
-        assumed.push(format!(
-            "the GPUs are taken for sm {}{why}: put the output of `nvidia-smi -L` beside this",
-            guess.sm
-        ));
+        let id = match matrix.has_nvlinks() {
+            true => format!("gpus-of-nvlinks-{}", guess.sm),
+            false => "gpus-without-nvlinks".to_owned(),
+        };
+        assumed.push_decisive(
+            id,
+            format!("GPUs of sm {}", guess.sm),
+            format!(
+                "the GPUs are taken for sm {}{why}: put the output of `nvidia-smi -L` beside this",
+                guess.sm
+            ),
+        );
     }
     kinds
 }
@@ -252,7 +265,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(matrix: &Matrix, assumed: &mut Vec<String>) -> Self {
+    fn of(matrix: &Matrix, assumed: &mut Assumed) -> Self {
         let mut parted = None;
         let mut within = |most: Nearness| {
             classes(matrix, &mut parted, |it| {

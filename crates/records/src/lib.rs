@@ -10,10 +10,11 @@
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], `lstopo`, [`condition`],
 //! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
-//! [`prose`], [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`], `tree`, `from_matrix`,
+//! [`prose`], [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`], `assumed`, `tree`, `from_matrix`,
 //! `from_pci`, `doubts`.
 
 pub mod adapter;
+mod assumed;
 pub mod bandwidth;
 pub mod condition;
 mod doubts;
@@ -49,6 +50,7 @@ use schemars::JsonSchema;
 use std::sync::Arc;
 
 use crate::text::MOST_PROLOGUE;
+pub use assumed::Alternative;
 pub use bandwidth::Bandwidths;
 use findings::{Finding, Rule};
 pub use measurements::Measurements;
@@ -79,6 +81,8 @@ pub struct Machine {
     shown: Vec<Finding>,
     /// What is assumed because listings do not say it.
     pub assumed: Vec<String>,
+    /// The machine with other values than those that are assumed.
+    pub alternatives: Vec<Alternative>,
     /// NCCL's version and variables that the text has.
     pub said: Said,
     /// Whether it is known where it has no switches.
@@ -98,10 +102,13 @@ impl Machine {
                 facts.others
             )
         });
-        let assumed = made.assumed.into_iter().chain(others);
+        let document = Document::from_root(file, made.root);
+        let alternatives = made.assumed.alternatives(&document);
+        let assumed = made.assumed.texts.into_iter().chain(others);
         let assumed = assumed.map(|it| format!("{file}: {it}"));
         Ok(Self {
-            document: Document::from_root(file, made.root),
+            document,
+            alternatives,
             shown: doubts::of(facts),
             said: Said {
                 peers: facts.peers.is_some(),
@@ -193,6 +200,7 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
         shown: Vec::new(),
         said: Said::default(),
         assumed: Vec::new(),
+        alternatives: Vec::new(),
         shows_switches: true,
     })
 }
