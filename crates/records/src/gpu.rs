@@ -225,6 +225,12 @@ pub(crate) fn of_cuda(line: &str) -> Option<NamedGpu> {
     })
 }
 
+/// Whether a line of `nvidia-smi -L` is a partition: `  MIG 3g.20gb     Device  0: (UUID: MIG-…)`.
+pub(crate) fn is_partition(line: &str) -> bool {
+    let rest = line.trim_start().strip_prefix("MIG ");
+    rest.is_some_and(|it| it.contains(" Device ") && it.contains("(UUID: MIG-"))
+}
+
 /// The first line of a GPU in the table of `nvidia-smi`.
 fn in_table(line: &str) -> Option<NamedGpu> {
     let mut cells = line.strip_prefix('|')?.split('|');

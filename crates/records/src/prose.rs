@@ -327,15 +327,6 @@ const SERIES: [(&str, &str, i32, i32); 19] = [
 
 /// The processor that a line names: its vendor, and Linux's family and model where the name tells.
 pub(crate) fn processor(line: &str) -> Option<(&'static str, Option<(i32, i32)>)> {
-    let has = |words: &[&str]| words.iter().any(|it| line.contains(it));
-    let vendor = match (
-        has(&["EPYC", "Ryzen", "Threadripper"]),
-        has(&["Xeon", "XEON", "Intel Core", "Intel(R) Core"]),
-    ) {
-        (true, false) => "AuthenticAMD",
-        (false, true) => "GenuineIntel",
-        _ => return None,
-    };
     let fits = |number: &str, series: &str| {
         let mut pairs = number.chars().zip(series.chars());
         number.len() >= series.len() && pairs.all(|(own, known)| known == '?' || own == known)
@@ -347,5 +338,16 @@ pub(crate) fn processor(line: &str) -> Option<(&'static str, Option<(i32, i32)>)
         let mut found = series.filter(|it| it.0.eq_ignore_ascii_case(pair[0]));
         found.find(|it| fits(pair[1], it.1)).map(|it| (it.2, it.3))
     });
+    let has = |words: &[&str]| words.iter().any(|it| line.contains(it));
+    let vendor = match (
+        has(&["EPYC", "Ryzen", "Threadripper"]),
+        has(&["Xeon", "XEON", "Intel Core", "Intel(R) Core"]),
+    ) {
+        (true, false) => "AuthenticAMD",
+        (false, true) => "GenuineIntel",
+        // The series of Xeons have names of their own; AMD's is the name of the processor.
+        (false, false) if family.is_some() => "GenuineIntel",
+        _ => return None,
+    };
     Some((vendor, family))
 }

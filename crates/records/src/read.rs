@@ -38,6 +38,8 @@ pub struct Listings {
     pub gpus: Vec<NamedGpu>,
     /// What prose says.
     pub prose: Prose,
+    /// `nvidia-smi -L` lists partitions of GPUs (MIG).
+    pub has_partitions: bool,
     /// NCCL's version and variables.
     pub said: Said,
     /// Further matrices, which were not read.
@@ -130,6 +132,7 @@ impl<'f> Reader<'f> {
             }
             return Ok(());
         }
+        self.facts.has_partitions |= gpu::is_partition(line);
         let named = gpu::named(line);
         if named.is_empty() {
             self.facts.prose.line(line);

@@ -139,6 +139,11 @@ impl GpuFacts {
             ));
             chip_links = Some(count);
         }
+        if facts.has_partitions || facts.conditions.iter().any(|it| it.is_partitioned) {
+            assumed.push(
+                "GPUs are taken as a whole, though some are partitioned (MIG): NCCL joins no two partitions of one GPU",
+            );
+        }
         let doubtful = facts
             .refuses_access()
             .filter(|_| gpus > 1 && facts.peers.is_none());

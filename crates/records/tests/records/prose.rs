@@ -76,6 +76,7 @@ fn names_of_processors_tell_their_generation() {
         ("two EPYC 7R32", 143, 49),
         ("Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", 6, 85),
         ("dual Xeon Platinum 8480+", 6, 143),
+        ("2 × Gold 6330", 6, 106),
     ] {
         let (machine, assumed) = beside(&format!("{name}\n"));
         let ids = format!("familyid=\"{family}\" modelid=\"{model}\"");
@@ -180,7 +181,8 @@ fn what_is_assumed_has_the_machines_of_other_values() {
         let machine = records::machine("test", text.as_bytes()).unwrap();
         let texts = machine.alternatives.iter();
         let texts = texts.map(|it| (it.otherwise.clone(), topology::xml::write(&it.document)));
-        (machine, texts.collect::<Vec<_>>())
+        let texts: Vec<_> = texts.collect();
+        (machine, texts)
     };
     let (machine, found) = others("GPU 0,1: NVIDIA GeForce RTX 3090\n");
     for (otherwise, words) in [
@@ -195,4 +197,44 @@ fn what_is_assumed_has_the_machines_of_other_values() {
     // What is known has no other value.
     let known = "GPU 0,1: NVIDIA RTX A6000, PCIe gen4 x16\nVendor ID: AuthenticAMD\nCPU family: 25\nModel: 33\n";
     assert_eq!(others(known).1, []);
+}
+
+#[test]
+fn all_listings_of_a_port_are_of_one_adapter() {
+    let matrix = "\
+\tGPU0\tNIC0\tNIC1
+GPU0\t X \tPIX\tPIX
+NIC0\tPIX\t X \tPIX
+NIC1\tPIX\tPIX\t X
+
+NIC Legend:
+
+  NIC0: mlx5_0
+  NIC1: mlx5_1
+link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens1
+link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev ens2
+CA 'mlx5_0'
+\tPort 1:
+\t\tState: Active
+\t\tRate: 100
+";
+    let machine = records::machine("test", matrix.as_bytes()).unwrap();
+    let text = topology::xml::write(&machine.document);
+    assert_eq!(text.matches("speed=\"100000\"").count(), 1, "{text}");
+    let told = |words: &str| machine.assumed.iter().any(|it| it.contains(words));
+    assert!(told("mlx5_1 is taken for"), "{:?}", machine.assumed);
+}
+
+#[test]
+fn partitions_and_versions_are_said() {
+    let list =
+        "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n  MIG 3g.20gb     Device  0: (UUID: MIG-1)\n";
+    assert!(beside(list).1.contains("partitioned (MIG)"));
+    let version = |line: &str| {
+        let text = format!("{line}\n{PAIR}");
+        records::machine("test", text.as_bytes()).unwrap().said.nccl
+    };
+    assert_eq!(version("* NCCL 2.30.4").as_deref(), Some("2.30.4"));
+    assert_eq!(version("- **NCCL:** 2.27.5").as_deref(), Some("2.27.5"));
+    assert_eq!(version("NCCL 2.27 hangs here"), None);
 }
