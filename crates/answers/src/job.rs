@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use findings::complete::Assumptions;
 use planner::{EqualHosts, HostEdit, Job, gpu_devices, with_gpus};
-use records::Said;
+use records::{Alternative, Said};
 use topology::edit::{Edit, EditError};
 use topology::xml::{Document, Element, Tag};
 
@@ -30,6 +30,8 @@ pub struct Machine {
     /// NCCL's version and variables of the text that describes it: what is said elsewhere outranks
     /// them.
     pub said: Said,
+    /// Itself with other values than those that are assumed of it.
+    pub alternatives: Arc<[Alternative]>,
 }
 
 impl Machine {
@@ -39,6 +41,7 @@ impl Machine {
             name: name.into(),
             document: document.into(),
             said: Said::default(),
+            alternatives: Arc::default(),
         }
     }
 }

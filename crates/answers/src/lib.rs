@@ -4,7 +4,7 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
-//! [`device`], [`suggest`], [`names`], [`sizes`], [`values`] (of questions), [`built_in`], [`head`]
+//! [`assumptions`], [`device`], [`suggest`], [`names`], [`sizes`], [`values`] (of questions), [`built_in`], [`head`]
 //! (of pages); [`job_options`], [`request`] (a job as JSON), [`question`]; the answers:
 //! [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
 //! [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its
@@ -14,6 +14,7 @@
 //! (pages that are text).
 
 pub mod assume;
+pub mod assumptions;
 pub mod better_rings;
 pub mod bound;
 pub mod built_in;

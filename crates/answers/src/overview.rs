@@ -80,6 +80,7 @@ pub fn overview(
         "channels": channels.collect::<Vec<_>>(),
         "trails": trails.collect::<Vec<_>>(),
         "notes": job.notes,
+        "assumptions": job.assumptions,
     }))
 }
 

@@ -91,7 +91,7 @@ impl PlannedJob {
     /// # Errors
     /// The question does not fit the job; a sentence.
     pub fn ask(&self, question: &Question) -> Result<Answered, String> {
-        let priced = || PricedJob::of(&self.planned, None);
+        let priced = || PricedJob::of(&self.planned, None).with_assumptions(&self.assumptions);
         let settings = self.planned.settings.as_ref();
         match question {
             Question::Overview { highlight, machine } => {

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use planner::{Job, Planned};
 use serde::Deserialize;
 
+use crate::assumptions::{self, DecidingAssumption};
 use crate::built_in;
 use crate::engines::Engine;
 use crate::job::{JobError, JobSpec, MOST_HOSTS, Machine};
@@ -100,6 +101,8 @@ pub struct PlannedJob {
     pub engine: Option<Engine>,
     /// The text of a machine says which peer access the driver grants.
     pub told: bool,
+    /// The assumptions that decide.
+    pub assumptions: Vec<DecidingAssumption>,
     /// Oddities of the file and the job.
     pub notes: Vec<String>,
 }
@@ -125,6 +128,7 @@ impl File {
         let records::Machine {
             document,
             assumed,
+            alternatives,
             said,
             ..
         } = self.machine()?;
@@ -134,6 +138,7 @@ impl File {
             name: self.name.clone(),
             document: Arc::new(document),
             said,
+            alternatives: alternatives.into(),
         })
     }
 }
@@ -192,17 +197,20 @@ impl JobRequest {
         let (spec, mut notes) = self.spec()?;
         let told = spec.machines.iter().any(|it| it.said.peers);
         let layers = self.variables.over(&spec.machines);
+        let asked = spec.clone();
         let made = spec.job().map_err(|why| why.to_string())?;
         notes.extend(layers.notes.iter().cloned());
         notes.extend(made.notes.iter().map(ToString::to_string));
-        let planned =
-            planner::plan(&made.job, &layers.settings([])).map_err(|why| why.to_string())?;
+        let settings = layers.settings([]);
+        let planned = planner::plan(&made.job, &settings).map_err(|why| why.to_string())?;
+        let assumptions = assumptions::deciding(&asked, &settings, &planned);
         notes.extend(planned.notes.iter().map(ToString::to_string));
         Ok(PlannedJob {
             job: made.job,
             planned,
             engine: self.variables.engine.clone(),
             told,
+            assumptions,
             notes,
         })
     }

@@ -1,6 +1,7 @@
 //! Machines as NCCL sees them.
 
 use crate::JsonSchema;
+use crate::assumptions::DecidingAssumption;
 use plan::{Plan, PlannedMachine};
 use planner::explain::{self, NodeNames};
 use serde::Serialize;
@@ -19,6 +20,9 @@ const GBPS: f32 = 1.0 / 8000.0;
 pub struct ShowReport {
     /// One for a topology file; those of a plan.
     machines: Vec<ShownMachine>,
+    /// The assumptions that decide how a host is planned; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<DecidingAssumption>,
 }
 
 /// A host, or the hosts of an NVLink domain.
@@ -106,6 +110,7 @@ impl ShowReport {
         };
         Self {
             machines: vec![machine],
+            assumptions: Vec::new(),
         }
     }
 
@@ -122,6 +127,7 @@ impl ShowReport {
         };
         Self {
             machines: vec![machine],
+            assumptions: Vec::new(),
         }
     }
 
@@ -129,6 +135,7 @@ impl ShowReport {
     pub fn of_plan(plan: &Plan) -> Self {
         Self {
             machines: plan.machines.iter().map(of_planned).collect(),
+            assumptions: Vec::new(),
         }
     }
 }

@@ -2,11 +2,17 @@
 
 use std::borrow::Cow;
 
+use answers::fabric::FabricQuestion;
+use answers::recognize::{Use, recognize};
+use answers::request::Evidence;
 use answers::simulate::SimulateError;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use findings::{Remedy, Rule};
 use plan::certificate::CertificateError;
 use simulator::FabricError;
+
+/// Bytes of a file that are looked at for the command that reads it.
+const MOST_SEARCHED: usize = 1 << 20;
 
 /// The advice on an error, if a command of this program helps.
 pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
@@ -22,6 +28,38 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
         } else {
             None
         }
+    })
+}
+
+/// The command that reads a file which describes no machine, if there is one.
+pub(crate) fn other_command(file: &str, bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_SEARCHED)]).into_owned();
+    let question = FabricQuestion {
+        file: file.to_owned(),
+        text: text.clone(),
+        ..FabricQuestion::default()
+    };
+    if answers::fabric::fabric(&question).is_ok() {
+        return Some("`topo simulate --network-only FILE` reads these switches".to_owned());
+    }
+    let evidence = Evidence {
+        name: file.to_owned(),
+        text: Some(text),
+        base64: None,
+    };
+    let found = recognize(&[evidence]).ok()?;
+    let part = found.parts.first()?;
+    let is_for = |it| part.uses.contains(&it);
+    Some(match part.kind.as_str() {
+        _ if is_for(Use::Results) => {
+            "`topo expect --results FILE` shows these measurements".to_owned()
+        }
+        _ if is_for(Use::Step) => "`topo step FILE` reads this workload".to_owned(),
+        _ if is_for(Use::Machine) => return None,
+        kind if part.fails || is_for(Use::Log) || !kind.starts_with("text") => {
+            format!("`topo diagnose FILE` reads it ({kind})")
+        }
+        _ => return None,
     })
 }
 

@@ -19,6 +19,7 @@ use topology::xml::Limits;
 
 use crate::arguments::machine::{SelectionArguments, SourceArguments};
 use crate::environment::Environment;
+use crate::hints;
 use crate::listings;
 use crate::live;
 use crate::output::Output;
@@ -41,6 +42,7 @@ fn named_machine(name: String, machine: records::Machine) -> Machine {
         name,
         document: Arc::new(machine.document),
         said: machine.said,
+        alternatives: machine.alternatives.into(),
     }
 }
 
@@ -60,7 +62,9 @@ fn read(file: &Path, output: &mut Output) -> Result<(String, records::Machine)> 
 /// The machine of the inputs, called as the first of them.
 fn parse(all: &[Bytes], output: &mut Output) -> Result<(String, records::Machine)> {
     let machine = match all {
-        [one] if one.parts.is_empty() => records::machine(&one.label, &one.bytes)?,
+        [one] if one.parts.is_empty() => {
+            records::machine(&one.label, &one.bytes).map_err(|why| one.refused(why))?
+        }
         _ => {
             let labels: Vec<&str> = all.iter().map(|it| it.label.as_str()).collect();
             let texts: Vec<(&str, &[u8])> = all.iter().flat_map(Bytes::texts).collect();
@@ -324,6 +328,16 @@ impl Bytes {
             bytes,
             parts: Vec::new(),
         })
+    }
+
+    /// Why it is no machine, with the command that reads it.
+    fn refused(&self, why: topology::Error) -> anyhow::Error {
+        let is_xml = self.bytes.trim_ascii_start().starts_with(b"<");
+        let command = (!is_xml).then(|| hints::other_command(&self.label, &self.bytes));
+        match command.flatten() {
+            Some(command) => anyhow!("{why}\n{command}"),
+            None => why.into(),
+        }
     }
 
     /// Its texts with their names.

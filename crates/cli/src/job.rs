@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use answers::assumptions::DecidingAssumption;
 use answers::job_options::RankOptions;
 use answers::order::AskedOrder;
 use answers::{Incomplete, JobError, JobNote, JobSpec, Machine};
@@ -37,6 +38,21 @@ pub(crate) fn given(
     let settings = read_settings(&machines, &arguments.variables, environment, output)?;
     let job = job(machines, arguments, environment, output)?;
     Ok((job, settings))
+}
+
+/// The assumptions of listings that decide a planned job.
+pub(crate) fn deciding(
+    machines: Vec<Machine>,
+    arguments: &JobArguments,
+    environment: &Environment,
+    settings: &Settings,
+    planned: &Planned,
+) -> Result<Vec<DecidingAssumption>> {
+    if machines.iter().all(|it| it.alternatives.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let spec = spec(machines, arguments, environment)?;
+    Ok(answers::assumptions::deciding(&spec, settings, planned))
 }
 
 /// Plans a job and turns notes into warnings.

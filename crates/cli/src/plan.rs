@@ -3,6 +3,7 @@
 mod check_settings;
 
 use answers::Machine;
+use answers::assumptions::DecidingAssumption;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
 use answers::forests::with_forests;
 use answers::head;
@@ -15,6 +16,7 @@ use crate::arguments::{PlanArguments, Strategy};
 use crate::environment::Environment;
 use crate::output::{self, Output, PlanFormat};
 use crate::pictures::{self, PictureFormat};
+use crate::progress::Progress;
 use crate::render::plan::PlanPage;
 use crate::render::summary;
 use crate::sources::{self, Sources};
@@ -56,7 +58,16 @@ pub(crate) fn run(
                     made.measured = links;
                     rings.planned
                 }
-                _ => job::plan_machines(machines, &arguments.job, environment, output)?,
+                _ => {
+                    let asked = machines.clone();
+                    let (job, settings) =
+                        job::given(machines, &arguments.job, environment, output)?;
+                    let _progress = Progress::new(environment, "planning");
+                    let planned = job::plan_job(&job, &settings, output)?;
+                    made.assumptions =
+                        job::deciding(asked, &arguments.job, environment, &settings, &planned)?;
+                    planned
+                }
             };
             let plan = match arguments.strategy {
                 Strategy::Forest => {
@@ -86,6 +97,8 @@ struct PlanFacts {
     planned: Option<Planned>,
     /// The graph file with other rings than NCCL's.
     graph_file: Option<String>,
+    /// The assumptions that decide.
+    assumptions: Vec<DecidingAssumption>,
     /// The rings that were found, in one line.
     rings: Option<String>,
     /// The measured links.
@@ -149,7 +162,11 @@ fn show(
     }
     output.text = match format {
         PlanFormat::Quiet => summary::quiet(plan),
-        PlanFormat::Json => plan.to_json()?,
+        PlanFormat::Json => {
+            let assumptions = made.assumptions.iter().map(ToString::to_string);
+            output.warnings.extend(assumptions);
+            plan.to_json()?
+        }
         PlanFormat::NcclGraph => match &made.graph_file {
             Some(file) => file.clone(),
             None => {
@@ -165,6 +182,7 @@ fn show(
                 rings: made.rings.as_deref(),
                 explain: arguments.explain,
                 connections: arguments.connections,
+                assumptions: &made.assumptions,
                 look: match format {
                     PlanFormat::Text => environment.look(),
                     _ => pictures::LOOK,

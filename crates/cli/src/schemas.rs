@@ -46,6 +46,7 @@ const SCHEMAS: &[Kind] = schemas! {
     "show"
     "simulate"
     "step"
+    "step-beside"
     "tune"
     "what-if"
 };
@@ -96,6 +97,7 @@ mod tests {
     use answers::simulate::SimulateReport;
     use answers::simulate::experts::ExpertsReport;
     use answers::step::StepReport;
+    use answers::step::beside::SideBySide;
     use answers::tune::TuneReport;
     use answers::what_if::WhatIfReport;
 
@@ -142,6 +144,7 @@ mod tests {
         ("show", report::schema::<ShowReport>),
         ("simulate", report::schema::<SimulateReport>),
         ("step", report::schema::<StepReport>),
+        ("step-beside", report::schema::<SideBySide>),
         ("tune", report::schema::<TuneReport>),
         ("what-if", report::schema::<WhatIfReport>),
     ];

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use answers::assumptions::DecidingAssumption;
 use answers::head;
 use answers::path::PathReport;
 use answers::show::ShowReport;
-use answers::{Machine, report};
+use answers::{JobSpec, Machine, report};
 use anyhow::{Result, bail};
 use pages::Page;
 use plan::Plan;
@@ -39,6 +40,7 @@ pub(crate) fn run(
     output.warnings.extend(head::notes(&given));
     let look = environment.look();
     let system = input::system(&machine, &given);
+    let assumptions = deciding(&machine, &given);
     let format = format(arguments);
     let json = format == ShowFormat::Json;
     if let Some(picture) = picture(format) {
@@ -51,8 +53,20 @@ pub(crate) fn run(
         return Ok(());
     }
     output.text = match (&arguments.path, system) {
-        (None, Ok(system)) if json => report::json(&ShowReport::of(&machine.name, &system))?,
-        (None, Ok(system)) => whole(&machine, &system, &given, look),
+        (None, Ok(system)) if json => {
+            let mut shown = ShowReport::of(&machine.name, &system);
+            shown.assumptions = assumptions;
+            report::json(&shown)?
+        }
+        (None, Ok(system)) => {
+            let mut page = Page::default();
+            answers::assumptions::add(&mut page, &assumptions);
+            let text = whole(&machine, &system, &given, look);
+            match page.sections.is_empty() {
+                true => text,
+                false => format!("{text}{}", page.text(look)),
+            }
+        }
         (None, Err(_)) if json && machine.document.is_rccl() => {
             report::json(&ShowReport::of_rccl(&machine.name, &machine.document))?
         }
@@ -74,6 +88,19 @@ pub(crate) fn run(
         }
     };
     Ok(())
+}
+
+/// The assumptions that decide how a host alone is planned.
+fn deciding(machine: &Machine, settings: &Settings) -> Vec<DecidingAssumption> {
+    if machine.alternatives.is_empty() {
+        return Vec::new();
+    }
+    let spec = JobSpec::of(machine.clone());
+    let planned = spec.clone().job().ok();
+    let planned = planned.and_then(|it| planner::plan(&it.job, settings).ok());
+    planned.map_or_else(Vec::new, |planned| {
+        answers::assumptions::deciding(&spec, settings, &planned)
+    })
 }
 
 const fn format(arguments: &ShowArguments) -> ShowFormat {

@@ -59,10 +59,13 @@ impl AdapterReader {
         });
         if let Some(name) = name.filter(|it| is_device_name(it) && self.adapters.len() < MOST) {
             self.lanes = None;
-            self.adapters.push(Adapter {
+            // The last one is the one that further lines describe.
+            let known = self.adapters.iter().position(|it| it.name == name);
+            let adapter = known.map(|at| self.adapters.remove(at));
+            self.adapters.push(adapter.unwrap_or_else(|| Adapter {
                 name: name.to_owned(),
                 ..Adapter::default()
-            });
+            }));
             return;
         }
         let Some(adapter) = self.adapters.last_mut() else {

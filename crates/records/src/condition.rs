@@ -16,6 +16,8 @@ pub struct Condition {
     pub width: Option<u32>,
     /// Lanes that the GPU and its slot have.
     pub most_width: Option<u32>,
+    /// Generation of PCI Express that the GPU and its slot have.
+    pub most_generation: Option<u32>,
     /// Why its clocks are lowered now, other than idleness and limits that were set.
     pub slowed: Vec<&'static str>,
     /// Errors of its memory since the driver was loaded that could not be corrected.
@@ -165,6 +167,9 @@ impl ConditionReader {
             }
             (_, "current_link_width") | ("Link Width", "Current") => gpu.width = lanes(),
             (_, "max_link_width") | ("Link Width", "Max") => gpu.most_width = lanes(),
+            (_, "max_link_gen") | ("PCIe Generation", "Max") => {
+                gpu.most_generation = value.parse().ok().filter(|it| (1..=7).contains(it));
+            }
             ("volatile" | "Volatile", _) if name.to_lowercase().contains("uncorrectable") => {
                 gpu.errors = gpu.errors.saturating_add(value.parse().unwrap_or(0));
             }
@@ -204,7 +209,7 @@ impl ConditionReader {
 }
 
 /// `00000000:1B:00.0` as NCCL writes it.
-fn bus_id(text: &str) -> Option<String> {
+pub(crate) fn bus_id(text: &str) -> Option<String> {
     let (domain, rest) = text.split_once(':')?;
     let domain = u32::from_str_radix(domain, 16).ok()?;
     let like = |(own, known): (char, char)| match known {

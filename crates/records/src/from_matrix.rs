@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::xml::Element;
 
+use crate::assumed::Assumed;
 use crate::gpu::{self, Kind, LANES};
 use crate::matrix::{Matrix, Nearness};
 use crate::pci::Link;
+use crate::prose::SaidLink;
 use crate::read::Listings;
 use crate::tree::{self, GpuFacts, Made};
 
@@ -22,13 +24,14 @@ const NIC: &str = "0x020700";
 /// The `<system>` of a matrix. Devices one bridge apart share a switch; those several bridges apart
 /// have switches below one switch; host bridges are all at the NUMA node, as NCCL sees them.
 pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
-    let mut assumed = Vec::new();
+    let mut assumed = Assumed::default();
     let kinds = kinds(facts, matrix, &mut assumed);
     let usual = kinds.iter().flatten().map(|kind| kind.nic_speed).max();
     let usual = usual.unwrap_or_else(|| Kind::of(0).nic_speed);
     let lanes = kinds.iter().flatten().map(|kind| kind.nic_lanes).min();
     let lanes = lanes.unwrap_or(LANES);
-    let places = Places::of(matrix);
+    let places = Places::of(matrix, &mut assumed);
+    let mut links = Links::new(facts);
     let bus_ids = bus_ids(facts, matrix, &places);
 
     let gpus: Vec<usize> = (0..matrix.devices.len())
@@ -49,9 +52,12 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
     let (mut nets, mut unknown, mut down) = (0, Vec::new(), Vec::new());
     let mut elements = Vec::new();
     for (at, device) in matrix.devices.iter().enumerate() {
-        let link = Link {
-            speed: kinds[at].map_or(32.0, |kind| kind.pci_speed),
-            width: kinds[at].map_or(lanes, |_| LANES),
+        let link = match kinds[at] {
+            Some(kind) => links.of(device.gpu, kind),
+            None => Link {
+                speed: 32.0,
+                width: lanes,
+            },
         };
         if let Some(kind) = kinds[at] {
             let dev = device.gpu.map_or(at, |number| number as usize);
@@ -73,15 +79,14 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
             down.push(device.name.clone());
         }
     }
-    tree::assume_adapters(nets, &unknown, usual, &mut assumed);
-    let of_adapters = match lanes == LANES {
-        true => String::new(),
-        false => format!(", those of adapters for {lanes}"),
-    };
-    assumed.push(format!(
-        "PCI links are taken for {LANES} lanes of the GPUs' generation{of_adapters}: put the output of \
-         `lspci -vv` (as root) beside this"
-    ));
+    tree::assume_adapters(nets, &unknown, usual, &of_gpus, &mut assumed);
+    links.assume(nets, lanes, &mut assumed);
+    if matrix.has_no_nvlinks {
+        assumed.push(
+            "the GPUs are taken to have no NVLinks, which lstopo does not list: put the output of `nvidia-smi \
+             topo -m` beside this",
+        );
+    }
     if !down.is_empty() {
         assumed.push(format!("{} is left out: its port is down", down.join(", ")));
     }
@@ -97,20 +102,97 @@ pub(crate) fn root(facts: &Listings, matrix: &Matrix) -> Made {
     Made { root, assumed }
 }
 
+/// The PCI links of GPUs, and what is known of them.
+struct Links<'f> {
+    facts: &'f Listings,
+    /// The link of all GPUs in prose.
+    said: Option<SaidLink>,
+    /// Numbers of lanes that prose or names give, and that nobody gives.
+    by_text: BTreeSet<u32>,
+    is_assumed: bool,
+}
+
+impl<'f> Links<'f> {
+    fn new(facts: &'f Listings) -> Self {
+        Self {
+            facts,
+            said: facts.prose.link(),
+            by_text: BTreeSet::new(),
+            is_assumed: false,
+        }
+    }
+
+    /// That of a GPU: as wide as a listing, or else prose says. It is as fast as the GPU and what is
+    /// said of it allow.
+    fn of(&mut self, gpu: Option<u32>, kind: Kind) -> Link {
+        let gpus = &self.facts.gpus;
+        let named = gpus.iter().find(|it| Some(it.index) == gpu);
+        let own = named.map(|it| it.link).filter(|it| it.lanes.is_some());
+        let said = own.or(self.said).unwrap_or_default();
+        let is_listed = self
+            .facts
+            .conditions
+            .iter()
+            .any(|it| named.is_some_and(|own| own.bus_id.as_ref() == Some(&it.bus_id)));
+        match said.lanes {
+            None => self.is_assumed = true,
+            Some(lanes) if !is_listed => _ = self.by_text.insert(lanes),
+            Some(_) => {}
+        }
+        let speed = said.speed.unwrap_or(kind.pci_speed);
+        Link {
+            speed: speed.min(kind.pci_speed),
+            width: said.lanes.unwrap_or(LANES),
+        }
+    }
+
+    /// What is assumed of them, and of the lanes of a number of adapters.
+    fn assume(&self, adapters: usize, of_adapters: u32, assumed: &mut Assumed) {
+        let mut parts = Vec::new();
+        if self.is_assumed {
+            parts.push(format!(
+                "PCI links are taken for {LANES} lanes of the GPUs' generation"
+            ));
+        }
+        if !self.by_text.is_empty() {
+            let lanes: Vec<String> = self.by_text.iter().map(u32::to_string).collect();
+            parts.push(format!(
+                "PCI links of GPUs are taken for {} lanes, as the text says",
+                lanes.join(" and ")
+            ));
+        }
+        if adapters > 0 && (of_adapters != LANES || !self.is_assumed) {
+            parts.push(format!("those of adapters for {of_adapters}"));
+        }
+        let text = match parts.first() {
+            None => return,
+            Some(first) if first.starts_with("those") => {
+                format!("PCI links of adapters are taken for {of_adapters} lanes")
+            }
+            Some(_) => parts.join(", "),
+        };
+        let text = format!("{text}: put the output of `lspci -vv` (as root) beside this");
+        match self.is_assumed {
+            true => assumed.push_decisive("lanes", format!("{LANES} lanes of each GPU"), text),
+            false => assumed.push(text),
+        }
+    }
+}
+
 /// The kind of each GPU; `None` for NICs.
-fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Option<Kind>> {
+fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Assumed) -> Vec<Option<Kind>> {
     let named = |number: u32| {
         let named = facts.gpus.iter().find(|it| it.index == number)?;
         gpu::kind_of_name(&named.name)
     };
     let numbers: Vec<u32> = matrix.devices.iter().filter_map(|it| it.gpu).collect();
     let unnamed = numbers.iter().filter(|it| named(**it).is_none()).count();
-    let is_all = |it: &&(usize, String)| it.0 == numbers.len() && unnamed == it.0;
-    let counted = facts.counted.as_ref().filter(is_all);
+    let counted = facts.prose.name_of(numbers.len());
+    let counted = counted.filter(|_| unnamed == numbers.len());
     // A report may name one of equal GPUs.
     let mut names = facts.gpus.iter().map(|it| it.name.as_str());
     let first = names.next().filter(|first| names.all(|it| it == *first));
-    let like = counted.map(|it| it.1.as_str()).or(first);
+    let like = counted.or(first);
     let alike = like.and_then(gpu::kind_of_name);
     let guess = alike.unwrap_or_else(|| Kind::of(guess(matrix)));
     let kinds = matrix.devices.iter().map(|device| {
@@ -131,10 +213,18 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Vec<String>) -> Vec<Op
             true => ", by their NVLinks",
             false => "",
         };
-        assumed.push(format!(
-            "the GPUs are taken for sm {}{why}: put the output of `nvidia-smi -L` beside this",
-            guess.sm
-        ));
+        let id = match matrix.has_nvlinks() {
+            true => format!("gpus-of-nvlinks-{}", guess.sm),
+            false => "gpus-without-nvlinks".to_owned(),
+        };
+        assumed.push_decisive(
+            id,
+            format!("GPUs of sm {}", guess.sm),
+            format!(
+                "the GPUs are taken for sm {}{why}: put the output of `nvidia-smi -L` beside this",
+                guess.sm
+            ),
+        );
     }
     kinds
 }
@@ -175,20 +265,28 @@ struct Places {
 }
 
 impl Places {
-    fn of(matrix: &Matrix) -> Self {
-        let within = |most: Nearness| {
-            classes(matrix, |it| {
+    fn of(matrix: &Matrix, assumed: &mut Assumed) -> Self {
+        let mut parted = None;
+        let mut within = |most: Nearness| {
+            classes(matrix, &mut parted, |it| {
                 !matches!(it, Nearness::Nvlinks(_)) && it <= most
             })
         };
         let near = within(Nearness::Node);
         let numbers = numbers(matrix, &near);
-        Self {
+        let places = Self {
             node: near.iter().map(|class| numbers[class]).collect(),
             switch: within(Nearness::Pix),
             group: within(Nearness::Pxb),
             bridge: within(Nearness::Phb),
+        };
+        if let Some((one, other)) = parted {
+            assumed.push(format!(
+                "devices are taken to be at the NUMA nodes that the matrix tells, though a chain of near devices \
+                 leads from one to another by {one} and {other}"
+            ));
         }
+        places
     }
 
     /// The elements below each NUMA node.
@@ -299,17 +397,31 @@ fn bus_ids(facts: &Listings, matrix: &Matrix, places: &Places) -> Vec<String> {
     ids.collect()
 }
 
-/// The first device of the class of each device: those that a chain of near ones joins.
-fn classes(matrix: &Matrix, near: impl Fn(Nearness) -> bool) -> Vec<usize> {
-    let mut class: Vec<usize> = (0..matrix.devices.len()).collect();
+/// The first device of the class of each device: those that a chain of near ones joins, unless it
+/// leads to another NUMA node than the matrix tells. `parted` is two near devices of such a chain.
+fn classes(
+    matrix: &Matrix,
+    parted: &mut Option<(String, String)>,
+    near: impl Fn(Nearness) -> bool,
+) -> Vec<usize> {
+    let devices = &matrix.devices;
+    let mut class: Vec<usize> = (0..devices.len()).collect();
+    let mut node: Vec<Option<i32>> = devices.iter().map(|it| it.numa).collect();
     for one in 0..class.len() {
         for other in one + 1..class.len() {
             let (low, high) = (class[one].min(class[other]), class[one].max(class[other]));
-            if low != high && near(matrix.nearness[one][other]) {
-                for it in &mut class {
-                    if *it == high {
-                        *it = low;
-                    }
+            if low == high || !near(matrix.nearness[one][other]) {
+                continue;
+            }
+            if node[low].zip(node[high]).is_some_and(|it| it.0 != it.1) {
+                let names = (devices[one].name.clone(), devices[other].name.clone());
+                parted.get_or_insert(names);
+                continue;
+            }
+            node[low] = node[low].or(node[high]);
+            for it in &mut class {
+                if *it == high {
+                    *it = low;
                 }
             }
         }

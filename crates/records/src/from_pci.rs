@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topology::xml::Element;
 
+use crate::assumed::Assumed;
 use crate::gpu::{self, Kind};
 use crate::matrix::Nearness;
 use crate::pci::{Bus, Function, Link};
@@ -101,7 +102,7 @@ impl<'f> Functions<'f> {
 /// The `<system>` of PCI functions, with the NVLinks and names of a matrix if there is one.
 pub(crate) fn root(facts: &Listings) -> Made {
     let functions = Functions::new(&facts.pci);
-    let mut assumed = Vec::new();
+    let mut assumed = Assumed::default();
     let in_order = |wanted: fn(&Function) -> bool| {
         let found = facts.pci.iter().enumerate().filter(|(_, it)| wanted(it));
         let mut found: Vec<usize> = found.map(|(at, _)| at).collect();
@@ -149,7 +150,7 @@ pub(crate) fn root(facts: &Listings) -> Made {
         ends.insert(*at, element);
         dev += 1;
     }
-    tree::assume_adapters(dev, &unknown, usual, &mut assumed);
+    tree::assume_adapters(dev, &unknown, usual, &of_gpus, &mut assumed);
 
     let of_matrix = numa_of_matrix(facts, &gpus, &adapters);
     let (below, numa) = functions.hierarchy(ends.keys(), &of_matrix);
@@ -204,7 +205,7 @@ fn element(
 }
 
 /// The kind of each GPU.
-fn kinds(facts: &Listings, gpus: &[usize], assumed: &mut Vec<String>) -> Vec<Kind> {
+fn kinds(facts: &Listings, gpus: &[usize], assumed: &mut Assumed) -> Vec<Kind> {
     let kind = |at: usize| {
         let function = &facts.pci[at];
         let bus_id = function.bus_id();
@@ -237,7 +238,7 @@ fn nvlinks(
     facts: &Listings,
     gpus: &[usize],
     kinds: &[Kind],
-    assumed: &mut Vec<String>,
+    assumed: &mut Assumed,
 ) -> Vec<Vec<Element>> {
     let bus_ids: Vec<String> = gpus.iter().map(|at| facts.pci[*at].bus_id()).collect();
     let in_matrix = facts.matrix.as_ref().map(|matrix| {

@@ -2,16 +2,12 @@
 
 use std::ops::RangeInclusive;
 
+use crate::condition;
+use crate::prose::{self, SaidLink};
 use crate::text;
 
 /// Most GPUs that a line names.
-const MOST_LISTED: usize = 512;
-
-/// Words that end a GPU's name in prose.
-const AFTER_NAMES: [&str; 9] = ["on", "in", "with", "and", "node", "box", "for", "at", "-"];
-
-/// Most words of a GPU's name in prose.
-const MOST_WORDS: usize = 4;
+pub(crate) const MOST_LISTED: usize = 512;
 
 /// Lanes of a PCI link.
 pub(crate) const LANES: u32 = 16;
@@ -34,7 +30,7 @@ pub struct Kind {
 }
 
 /// The name of a GPU in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NamedGpu {
     /// Its number, as nvidia-smi counts.
     pub index: u32,
@@ -42,6 +38,8 @@ pub struct NamedGpu {
     pub name: String,
     /// Its bus id as NCCL writes it, where the listing has it.
     pub bus_id: Option<String>,
+    /// Its link, where the listing says something of it.
+    pub link: SaidLink,
 }
 
 impl Kind {
@@ -157,47 +155,80 @@ pub fn kind_of_id(device: u16) -> Option<Kind> {
 }
 
 /// The GPUs that a line names: one of `nvidia-smi -L`, of a report (`GPU 0,1: NVIDIA GB200`, also
-/// as an item of Markdown), or the first line of a GPU in the table of `nvidia-smi`.
+/// as an item of Markdown), of `nvidia-smi --query-gpu`, or the first line of a GPU in the table of
+/// `nvidia-smi`.
 pub(crate) fn named(line: &str) -> Vec<NamedGpu> {
     let item = text::item(line);
     match item.strip_prefix("GPU ").and_then(listed) {
         Some(listed) => listed,
-        None => in_table(line.trim()).into_iter().collect(),
+        None => {
+            let one = in_table(line.trim()).or_else(|| of_query(item));
+            one.into_iter().collect()
+        }
     }
 }
 
 /// `0,1: NAME`, and what people write behind the name.
 fn listed(text: &str) -> Option<Vec<NamedGpu>> {
-    let (numbers, name) = text.split_once(':')?;
+    let (numbers, rest) = text.split_once(':')?;
     let numbers = text::numbers(numbers, MOST_LISTED)?;
-    let name = text::item(name).split(" (UUID").next()?;
+    let name = text::item(rest).split(" (UUID").next()?;
     let name = name.split([',', '|']).next()?.trim();
     kind_of_name(name)?;
+    let link = prose::link(rest).unwrap_or_default();
     let gpu = |index: usize| NamedGpu {
         index: index as u32,
         name: name.to_owned(),
         bus_id: None,
+        link,
     };
     Some(numbers.into_iter().map(gpu).collect())
 }
 
-/// The number of equal GPUs that a line of prose names, with its words: `8x RTX PRO 6000`.
-pub(crate) fn counted(line: &str) -> Option<(usize, String)> {
-    let mut words = text::item(line).split_whitespace().peekable();
-    while let Some(word) = words.next() {
-        let number = word.strip_suffix(['x', 'X', '×']).or_else(|| {
-            let is_times = |it: &&str| ["x", "X", "×"].contains(it);
-            words.next_if(is_times).map(|_| word)
-        });
-        let Some(number) = number.and_then(|it| it.parse().ok()) else {
-            continue;
-        };
-        let name = words.by_ref().take(MOST_WORDS);
-        let name: Vec<&str> = name.take_while(|it| !AFTER_NAMES.contains(it)).collect();
-        let name = name.join(" ");
-        return kind_of_name(&name).map(|_| (number, name));
-    }
-    None
+/// `0, NVIDIA A10G, 00000000:00:1B.0` of `nvidia-smi --query-gpu=index,name,pci.bus_id`.
+fn of_query(line: &str) -> Option<NamedGpu> {
+    let mut cells = line.split(',').map(str::trim);
+    let index = cells.next()?.parse().ok()?;
+    let cells: Vec<&str> = cells.collect();
+    let name = cells.iter().find(|it| kind_of_name(it).is_some())?;
+    (index < MOST_LISTED as u32 && name.len() < 80).then(|| NamedGpu {
+        index,
+        name: (*name).to_owned(),
+        bus_id: cells.iter().find_map(|it| condition::bus_id(it)),
+        link: SaidLink::default(),
+    })
+}
+
+/// The GPU that a sample of CUDA numbers: `Device: 0, NAME, pciBusID: 1b, pciDeviceID: 0,
+/// pciDomainID:0`, or `Device 0: "NAME"`.
+pub(crate) fn of_cuda(line: &str) -> Option<NamedGpu> {
+    let rest = line.trim().strip_prefix("Device")?;
+    let rest = rest.trim_start_matches([':', ' ']);
+    let (index, rest) = rest.split_once([',', ':'])?;
+    let mut cells = rest.split(',').map(str::trim);
+    let name = cells.next()?.trim_matches('"');
+    kind_of_name(name)?;
+    let cells: Vec<&str> = cells.collect();
+    let number = |label: &str| {
+        let text = cells.iter().find_map(|it| it.strip_prefix(label))?;
+        u32::from_str_radix(text.trim_start_matches([':', ' ']), 16).ok()
+    };
+    let (bus, device) = (number("pciBusID"), number("pciDeviceID"));
+    let domain = number("pciDomainID").unwrap_or(0);
+    let index: u32 = index.trim().parse().ok()?;
+    let place = bus.zip(device).filter(|it| it.0 < 256 && it.1 < 32);
+    (index < MOST_LISTED as u32 && name.len() < 80).then(|| NamedGpu {
+        index,
+        name: name.to_owned(),
+        bus_id: place.map(|(bus, device)| format!("{domain:04x}:{bus:02x}:{device:02x}.0")),
+        link: SaidLink::default(),
+    })
+}
+
+/// Whether a line of `nvidia-smi -L` is a partition: `  MIG 3g.20gb     Device  0: (UUID: MIG-…)`.
+pub(crate) fn is_partition(line: &str) -> bool {
+    let rest = line.trim_start().strip_prefix("MIG ");
+    rest.is_some_and(|it| it.contains(" Device ") && it.contains("(UUID: MIG-"))
 }
 
 /// The first line of a GPU in the table of `nvidia-smi`.
@@ -218,5 +249,6 @@ fn in_table(line: &str) -> Option<NamedGpu> {
         index: index.parse().unwrap_or(u32::MAX),
         name: name.to_owned(),
         bus_id: Some(format!("{domain:04x}:{}", rest.to_lowercase())),
+        link: SaidLink::default(),
     })
 }

@@ -8,12 +8,13 @@
 //! p2pBandwidthLatencyTest measured; [`Measurements`] are those, totals of transfers at once, and
 //! what pages of the web show of both.
 //!
-//! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], [`condition`],
+//! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], `lstopo`, [`condition`],
 //! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
-//! [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`], `tree`, `from_matrix`,
+//! [`prose`], [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`], `assumed`, `tree`, `from_matrix`,
 //! `from_pci`, `doubts`.
 
 pub mod adapter;
+mod assumed;
 pub mod bandwidth;
 pub mod condition;
 mod doubts;
@@ -24,6 +25,7 @@ pub mod gpu;
 pub mod kernel;
 pub mod latency;
 pub mod links;
+mod lstopo;
 pub mod matrix;
 pub mod measurements;
 pub mod outputs;
@@ -32,6 +34,7 @@ pub mod pci;
 mod pci_tree;
 pub mod peers;
 pub mod processor;
+pub mod prose;
 pub mod read;
 pub mod results;
 pub mod said;
@@ -47,6 +50,7 @@ use schemars::JsonSchema;
 use std::sync::Arc;
 
 use crate::text::MOST_PROLOGUE;
+pub use assumed::Alternative;
 pub use bandwidth::Bandwidths;
 use findings::{Finding, Rule};
 pub use measurements::Measurements;
@@ -65,6 +69,9 @@ const HWLOC: &str = "hwloc";
 const OF_AMD: [&str; 3] = ["ROCm System Management Interface", "amd-smi ", "rocm-smi "];
 const MOST_SEARCHED: usize = 1 << 16;
 
+/// Most characters of a text that an error quotes.
+const MOST_QUOTED: usize = 50;
+
 /// A machine that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
@@ -74,6 +81,8 @@ pub struct Machine {
     shown: Vec<Finding>,
     /// What is assumed because listings do not say it.
     pub assumed: Vec<String>,
+    /// The machine with other values than those that are assumed.
+    pub alternatives: Vec<Alternative>,
     /// NCCL's version and variables that the text has.
     pub said: Said,
     /// Whether it is known where it has no switches.
@@ -93,10 +102,13 @@ impl Machine {
                 facts.others
             )
         });
-        let assumed = made.assumed.into_iter().chain(others);
+        let document = Document::from_root(file, made.root);
+        let alternatives = made.assumed.alternatives(&document);
+        let assumed = made.assumed.texts.into_iter().chain(others);
         let assumed = assumed.map(|it| format!("{file}: {it}"));
         Ok(Self {
-            document: Document::from_root(file, made.root),
+            document,
+            alternatives,
             shown: doubts::of(facts),
             said: Said {
                 peers: facts.peers.is_some(),
@@ -149,7 +161,18 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
             "NCCL's topology file, or the output of `nvidia-smi topo -m` or of `lspci -vv` (as root)",
         ));
     }
-    let is_text = || bytes.iter().find(|it| !it.is_ascii_whitespace()) != Some(&b'<');
+    let begin = bytes.iter().find(|it| !it.is_ascii_whitespace());
+    let is_text = || begin.is_some() && begin != Some(&b'<');
+    let has = |word| text::mentions(bytes, MOST_SEARCHED, word);
+    if has(" NCCL INFO ") && is_text() {
+        return Err(error(
+            file,
+            1,
+            "a log of NCCL does not say how the devices of its machine are joined",
+            "lines of NCCL INFO",
+            "the topology file that NCCL writes (NCCL_TOPO_DUMP_FILE), or the output of `nvidia-smi topo -m`",
+        ));
+    }
     if text::mentions(bytes, MOST_SEARCHED, "NCCL_") && is_text() {
         return Err(error(
             file,
@@ -169,11 +192,15 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
              of its nccl-tests is what can be compared",
         ));
     }
+    if is_text() {
+        return Err(unknown(file, bytes));
+    }
     Ok(Machine {
         document: xml::parse(file, bytes)?,
         shown: Vec::new(),
         said: Said::default(),
         assumed: Vec::new(),
+        alternatives: Vec::new(),
         shows_switches: true,
     })
 }
@@ -182,6 +209,35 @@ pub fn machine(file: &str, bytes: &[u8]) -> Result<Machine, Error> {
 fn is_of_amd(bytes: &[u8]) -> bool {
     let has = |word| text::mentions(bytes, MOST_SEARCHED, word);
     OF_AMD.into_iter().any(has)
+}
+
+/// Why a text that holds no listing is no machine.
+fn unknown(file: &str, bytes: &[u8]) -> Error {
+    let mut lines = text::lines(&bytes[..bytes.len().min(MOST_SEARCHED)]);
+    if let Some((line, _)) = lines.find(|(_, it)| it.contains("GPU0GPU1")) {
+        return error(
+            file,
+            line,
+            "the columns of the matrix are not parted",
+            "GPU0GPU1",
+            "the output of `nvidia-smi topo -m` with its blanks, as a terminal shows it",
+        );
+    }
+    let (line, begin) = text::lines(bytes)
+        .find(|it| !it.1.trim().is_empty())
+        .unwrap_or_default();
+    let mut found: String = begin.trim().chars().take(MOST_QUOTED).collect();
+    if found.len() < begin.trim().len() {
+        found.push('…');
+    }
+    error(
+        file,
+        line,
+        "this text does not say how the devices of a machine are joined",
+        format!("`{found}`"),
+        "NCCL's topology file (NCCL_TOPO_DUMP_FILE), or the output of `nvidia-smi topo -m` or of `lspci -vv` \
+         (as root)",
+    )
 }
 
 /// The tree of a machine that listings describe.

@@ -6,7 +6,7 @@ use crate::error;
 use crate::text::is_device_name;
 
 /// Most devices of a matrix.
-const MOST: usize = 512;
+pub(crate) const MOST: usize = 512;
 
 /// GPUs of more than a desktop.
 const MANY_GPUS: usize = 5;
@@ -75,6 +75,8 @@ pub struct Matrix {
     pub nearness: Vec<Vec<Nearness>>,
     /// GPUs have NUMA nodes of their own, as those of Grace have.
     pub has_gpu_nodes: bool,
+    /// It was made of a listing that lists no NVLinks.
+    pub has_no_nvlinks: bool,
 }
 
 impl Matrix {
@@ -84,7 +86,7 @@ impl Matrix {
     pub fn shows_guest(&self) -> bool {
         let gpus = self.devices.iter().filter(|it| it.gpu.is_some()).count();
         let has = |wanted: Nearness| self.nearness.iter().flatten().any(|it| *it == wanted);
-        gpus >= MANY_GPUS && has(Nearness::Phb) && !has(Nearness::Node)
+        !self.has_no_nvlinks && gpus >= MANY_GPUS && has(Nearness::Phb) && !has(Nearness::Node)
     }
 
     /// Whether NVLinks join any two devices.
@@ -264,6 +266,7 @@ impl<'f> MatrixReader<'f> {
             devices: devices.collect(),
             nearness: self.rows.iter().map(|row| row.nearness.clone()).collect(),
             has_gpu_nodes: self.has_gpu_nodes,
+            has_no_nvlinks: false,
         }))
     }
 

@@ -52,6 +52,18 @@ impl Link {
     }
 }
 
+/// Rate of a lane of a generation of PCI Express, GT/s.
+pub(crate) fn lane_rate(generation: u32) -> f32 {
+    match generation {
+        ..=1 => 2.5,
+        2 => 5.0,
+        3 => 8.0,
+        4 => 16.0,
+        5 => 32.0,
+        _ => 64.0,
+    }
+}
+
 /// A PCI function.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Function {

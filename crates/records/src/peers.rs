@@ -1,6 +1,8 @@
 //! `nvidia-smi topo -p2p r`: which GPUs may access each other's memory.
 
-use crate::matrix::header;
+use std::collections::BTreeMap;
+
+use crate::matrix::{MOST, header};
 
 /// Whether a GPU may access another one's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +70,8 @@ impl Peers {
 pub(crate) struct PeersReader {
     names: Vec<String>,
     rows: Vec<Vec<Access>>,
+    /// Pairs of which a sample of CUDA says whether they may.
+    pairs: BTreeMap<(usize, usize), bool>,
 }
 
 impl PeersReader {
@@ -75,6 +79,10 @@ impl PeersReader {
     pub(crate) fn line(&mut self, line: &str) -> bool {
         if self.rows.len() == self.names.len() && !self.rows.is_empty() {
             return false;
+        }
+        if let Some((pair, may)) = pair_of_cuda(line) {
+            self.pairs.insert(pair, may);
+            return true;
         }
         if let Some(row) = self.row(line) {
             self.rows.push(row);
@@ -86,6 +94,7 @@ impl PeersReader {
                 *self = Self {
                     names,
                     rows: Vec::new(),
+                    pairs: std::mem::take(&mut self.pairs),
                 };
             }
         }
@@ -103,10 +112,43 @@ impl PeersReader {
         row.filter(|it| it.len() == self.names.len() && it.len() > 1)
     }
 
-    pub(crate) fn finish(self) -> Option<Peers> {
-        (self.rows.len() == self.names.len() && !self.rows.is_empty()).then_some(Peers {
-            gpus: self.names,
-            access: self.rows,
+    /// The matrix; what CUDA says of pairs only if CUDA numbers GPUs as nvidia-smi does.
+    pub(crate) fn finish(self, is_numbered: bool) -> Option<Peers> {
+        if self.rows.len() == self.names.len() && !self.rows.is_empty() {
+            return Some(Peers {
+                gpus: self.names,
+                access: self.rows,
+            });
+        }
+        let last = self.pairs.keys().map(|it| it.0.max(it.1)).max()?;
+        let access = |one: usize, other: usize| match self.pairs.get(&(one, other)) {
+            _ if one == other => Access::Itself,
+            Some(true) => Access::Granted,
+            Some(false) => Access::Refused("CUDA reports no access"),
+            None => Access::Unknown,
+        };
+        let row = |one| (0..=last).map(|other| access(one, other)).collect();
+        is_numbered.then(|| Peers {
+            gpus: (0..=last).map(|gpu| format!("GPU{gpu}")).collect(),
+            access: (0..=last).map(row).collect(),
         })
     }
+}
+
+/// `Device=0 CANNOT Access Peer Device=1` of p2pBandwidthLatencyTest, or `> Peer access from NAME
+/// (GPU0) -> NAME (GPU1) : No` of simpleP2P.
+fn pair_of_cuda(line: &str) -> Option<((usize, usize), bool)> {
+    let number = |text: &str| text.trim().parse().ok().filter(|it: &usize| *it < MOST);
+    let (one, other, may) = if let Some(rest) = line.trim().strip_prefix("Device=") {
+        let (one, rest) = rest.split_once(" CAN")?;
+        let (not, other) = rest.split_once(" Access Peer Device=")?;
+        (number(one)?, number(other)?, not.is_empty())
+    } else {
+        let (_, rest) = line.split_once("Peer access from ")?;
+        let (one, rest) = rest.split_once(" -> ")?;
+        let (other, may) = rest.rsplit_once(" : ")?;
+        let gpu = |text: &str| number(text.rsplit_once("(GPU")?.1.strip_suffix(')')?);
+        (gpu(one)?, gpu(other)?, may.trim() == "Yes")
+    };
+    Some(((one, other), may))
 }

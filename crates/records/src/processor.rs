@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use topology::node::nccl_family;
 
+use crate::prose;
 use crate::text::{item, numbers, value};
 
 /// Most processors of a machine.
@@ -41,11 +42,11 @@ impl ProcessorReader {
             self.processor.vendor = known.then(|| vendor.to_owned());
         } else if let Some(name) = value(line, "Model name").or_else(|| value(item(line), "CPU")) {
             // Reports have the name alone.
-            let has = |words: &[&str]| words.iter().any(|it| name.contains(it));
-            let named = match () {
-                () if has(&["AMD", "EPYC", "Ryzen"]) => Some("AuthenticAMD"),
-                () if has(&["Intel", "Xeon"]) => Some("GenuineIntel"),
-                () => None,
+            let has = |word| name.contains(word);
+            let named = match (has("AMD"), has("Intel")) {
+                (true, _) => Some("AuthenticAMD"),
+                (false, true) => Some("GenuineIntel"),
+                _ => prose::processor(name).map(|it| it.0),
             };
             let vendor = &mut self.processor.vendor;
             *vendor = vendor.take().or(named.map(str::to_owned));

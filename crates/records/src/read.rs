@@ -10,6 +10,7 @@ use crate::condition::{Condition, ConditionReader};
 use crate::gpu::NamedGpu;
 use crate::kernel::Kernel;
 use crate::links::{Links, LinksReader};
+use crate::lstopo::LstopoReader;
 use crate::matrix::{Matrix, MatrixReader};
 use crate::measurements::unreadable;
 use crate::outputs::Outputs;
@@ -17,9 +18,10 @@ use crate::pci::{Function, PciReader};
 use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
+use crate::prose::{Mention, Prose, SaidLink};
 use crate::said::Said;
 use crate::text::{MOST, MOST_PROLOGUE};
-use crate::{gpu, text};
+use crate::{gpu, pci, text};
 
 /// What listings say of a machine.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -34,8 +36,10 @@ pub struct Listings {
     pub is_tree: bool,
     /// Names of GPUs, of `nvidia-smi -L`, `-q`, the table of `nvidia-smi`, or a report.
     pub gpus: Vec<NamedGpu>,
-    /// A number of equal GPUs that prose names.
-    pub counted: Option<(usize, String)>,
+    /// What prose says.
+    pub prose: Prose,
+    /// `nvidia-smi -L` lists partitions of GPUs (MIG).
+    pub has_partitions: bool,
     /// NCCL's version and variables.
     pub said: Said,
     /// Further matrices, which were not read.
@@ -70,6 +74,9 @@ pub struct Reader<'f> {
     tree: TreeReader,
     processor: ProcessorReader,
     adapters: AdapterReader,
+    lstopo: LstopoReader,
+    /// GPUs as CUDA numbers them.
+    devices: Vec<NamedGpu>,
 }
 
 impl<'f> Reader<'f> {
@@ -87,6 +94,8 @@ impl<'f> Reader<'f> {
             tree: TreeReader::default(),
             processor: ProcessorReader::default(),
             adapters: AdapterReader::default(),
+            lstopo: LstopoReader::default(),
+            devices: Vec::new(),
         }
     }
 
@@ -95,7 +104,11 @@ impl<'f> Reader<'f> {
     /// # Errors
     /// A matrix that cannot be read.
     pub fn line(&mut self, number: u32, line: &str) -> Result<(), Error> {
-        let line = &*text::bare(line);
+        let mut rows = text::rows(line).into_iter();
+        rows.try_for_each(|row| self.row(number, &row))
+    }
+
+    fn row(&mut self, number: u32, line: &str) -> Result<(), Error> {
         if self.peers.line(line) {
             self.matrix.forget_header();
             return Ok(());
@@ -103,7 +116,7 @@ impl<'f> Reader<'f> {
         if self.matrix.line(number, line)? || self.bandwidths.line(number, line) {
             return Ok(());
         }
-        if self.tree.line(line) || self.facts.outputs.line(line) {
+        if self.tree.line(line) || self.lstopo.line(line) || self.facts.outputs.line(line) {
             return Ok(());
         }
         self.links.line(line);
@@ -113,10 +126,16 @@ impl<'f> Reader<'f> {
         self.facts.kernel.line(line);
         self.adapters.line(line);
         self.facts.said.line(line);
+        if let Some(device) = gpu::of_cuda(line) {
+            if self.devices.len() < MOST {
+                self.devices.push(device);
+            }
+            return Ok(());
+        }
+        self.facts.has_partitions |= gpu::is_partition(line);
         let named = gpu::named(line);
         if named.is_empty() {
-            let counted = &mut self.facts.counted;
-            *counted = counted.take().or_else(|| gpu::counted(line));
+            self.facts.prose.line(line);
         }
         let room = MOST.saturating_sub(self.facts.gpus.len());
         self.facts.gpus.extend(named.into_iter().take(room));
@@ -134,7 +153,7 @@ impl<'f> Reader<'f> {
         let mut facts = Listings {
             others,
             matrix: self.matrix.finish()?,
-            peers: self.peers.finish(),
+            peers: None,
             links: self.links.gpus,
             conditions: self.conditions.gpus,
             bandwidths: self.bandwidths.found,
@@ -144,9 +163,13 @@ impl<'f> Reader<'f> {
             ..self.facts
         };
         facts.name_conditions();
+        if let (None, Some((matrix, gpus))) = (&facts.matrix, self.lstopo.finish()) {
+            facts.matrix = Some(matrix);
+            facts.gpus.extend(gpus);
+        }
+        let is_numbered = facts.join_devices(self.devices);
+        facts.peers = self.peers.finish(is_numbered);
         facts.join_gpus();
-        // Prose is no listing.
-        facts.counted = facts.counted.filter(|_| facts.matrix.is_some());
         let tree = self.tree.functions;
         if !tree.is_empty() {
             facts.join_tree(tree);
@@ -154,6 +177,8 @@ impl<'f> Reader<'f> {
         let is_empty = facts
             == Listings {
                 said: facts.said.clone(),
+                // Prose is no listing.
+                prose: facts.prose.clone(),
                 ..Listings::default()
             };
         match (is_empty, unread) {
@@ -236,15 +261,24 @@ impl Listings {
     /// forum, "Standard nVidia CUDA tests fail with dual RTX 4090"; the matrices that owners show.
     pub(crate) fn refuses_access(&self) -> Option<&str> {
         let has_nvlinks = self.matrix.as_ref().is_some_and(Matrix::has_nvlinks);
-        let mut gpus = self.gpus.iter().filter(|_| !has_nvlinks);
-        gpus.find(|it| gpu::is_consumer(&it.name))
-            .map(|it| it.name.as_str())
+        let mut names = self.names().into_iter().filter(|_| !has_nvlinks);
+        names.find(|it| gpu::is_consumer(it))
+    }
+
+    /// The names of GPUs, or the one that prose has for all of them.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let named = self.gpus.iter().map(|it| it.name.as_str());
+        let named: Vec<&str> = named.filter(|it| !it.is_empty()).collect();
+        match named.is_empty() {
+            true => self.prose.name_of(self.gpu_count()).into_iter().collect(),
+            false => named,
+        }
     }
 
     /// Whether a GPU's name has one of these words.
     pub(crate) fn names_gpu(&self, words: &[&str]) -> bool {
-        let has = |it: &NamedGpu| words.iter().any(|word| it.name.contains(word));
-        self.gpus.iter().any(has)
+        let has = |it: &&str| words.iter().any(|word| it.contains(word));
+        self.names().iter().any(has)
     }
 
     /// Names of GPUs of `nvidia-smi -q`, which lists all of them in their order.
@@ -256,6 +290,10 @@ impl Listings {
             index,
             name: gpu.name.clone(),
             bus_id: Some(gpu.bus_id.clone()),
+            link: SaidLink {
+                lanes: gpu.most_width,
+                speed: gpu.most_generation.map(pci::lane_rate),
+            },
         });
         let known = named.filter(|it| gpu::kind_of_name(&it.name).is_some());
         self.gpus.extend(known);
@@ -291,6 +329,25 @@ impl Listings {
         self.is_tree = !has_links;
     }
 
+    /// Joins GPUs as CUDA numbers them. Returns `true` if nvidia-smi numbers them so, too: they are
+    /// as many, and in the order of their bus ids.
+    fn join_devices(&mut self, devices: Vec<NamedGpu>) -> bool {
+        let is_whole = !self.has_places() || self.gpu_count() == devices.len();
+        let ids: Vec<_> = devices.iter().map(|it| it.bus_id.as_deref()).collect();
+        let in_order = (0..).zip(&devices).all(|it| it.0 == it.1.index) && ids.is_sorted();
+        let is_numbered = devices.is_empty() || (is_whole && in_order);
+        if is_numbered {
+            self.gpus.extend(devices);
+        } else {
+            let mentions = devices.into_iter().map(|it| Mention {
+                count: None,
+                name: it.name,
+            });
+            self.prose.gpus.extend(mentions);
+        }
+        is_numbered
+    }
+
     /// One entry for each GPU, from the listings that name it.
     fn join_gpus(&mut self) {
         let mut joined: Vec<NamedGpu> = Vec::new();
@@ -302,6 +359,8 @@ impl Listings {
                         known.name = named.name;
                     }
                     known.bus_id = known.bus_id.take().or(named.bus_id);
+                    known.link.lanes = known.link.lanes.or(named.link.lanes);
+                    known.link.speed = known.link.speed.or(named.link.speed);
                 }
                 None => joined.push(named),
             }

@@ -37,7 +37,15 @@ fn version(line: &str) -> Option<String> {
         let rest = it.trim_start_matches(|it: char| it.is_ascii_digit());
         rest.trim_start_matches(['=', ' ', '\t'])
     });
-    let text = of_package.or_else(|| behind("NCCL version "))?;
+    let alone = || {
+        let rest = item(line).strip_prefix("NCCL")?;
+        let rest = rest.trim_start_matches(['*', ':', ' ', '`']);
+        let is_version = |it: char| it.is_ascii_digit() || ".`* ".contains(it);
+        rest.chars().all(is_version).then_some(rest)
+    };
+    let text = of_package
+        .or_else(|| behind("NCCL version "))
+        .or_else(alone)?;
     let is_part = |it: char| it.is_ascii_digit() || it == '.';
     let number = &text[..text.find(|it| !is_part(it)).unwrap_or(text.len())];
     let number = number.trim_end_matches('.');

@@ -37,13 +37,17 @@ fn plain(line: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Tags around text that a page shows as it is.
-const TAGS: [&str; 8] = [
-    "<pre>", "</pre>", "<code>", "</code>", "<br>", "<br/>", "<p>", "</p>",
+/// Elements of HTML around text that a page shows as it is.
+const ELEMENTS: [&str; 20] = [
+    "pre", "code", "p", "div", "span", "b", "strong", "em", "a", "li", "ul", "html", "body",
+    "table", "thead", "tbody", "tr", "td", "th", "br",
 ];
 
+/// Those that begin a row of text.
+const ROWS: [&str; 6] = ["tr", "br", "p", "li", "table", "/table"];
+
 /// Characters as HTML writes them.
-const ENTITIES: [(&str, &str); 9] = [
+const ENTITIES: [(&str, &str); 10] = [
     ("&lt;", "<"),
     ("&gt;", ">"),
     ("&quot;", "\""),
@@ -52,24 +56,83 @@ const ENTITIES: [(&str, &str); 9] = [
     ("&#x2F;", "/"),
     ("&#9;", "\t"),
     ("&nbsp;", " "),
+    ("&times;", "×"),
     ("&amp;", "&"),
 ];
 
-/// A line as a program printed it: without marks of quotations, the time before it, and HTML.
-pub(crate) fn bare(line: &str) -> Cow<'_, str> {
+/// The rows of text that a line has as a page shows them, and as a program printed them: without
+/// marks of quotations, the time before it, HTML, and the bars of a table of devices.
+pub(crate) fn rows(line: &str) -> Vec<Cow<'_, str>> {
     let mut rest = line;
     while let Some(quoted) = rest.strip_prefix('>') {
         rest = quoted.strip_prefix(' ').unwrap_or(quoted);
     }
     rest = without_time(rest).unwrap_or(rest);
-    if !rest.contains(['<', '&']) {
-        return Cow::Borrowed(rest);
+    if is_rule(rest) {
+        return Vec::new();
     }
-    let text = TAGS
-        .iter()
-        .fold(rest.to_owned(), |text, tag| text.replace(tag, ""));
+    if !rest.contains(['<', '&']) {
+        return vec![without_bars(rest).map_or(Cow::Borrowed(rest), Cow::Owned)];
+    }
+    let text = without_tags(rest);
     let entities = ENTITIES.iter();
-    Cow::Owned(entities.fold(text, |text, (entity, meant)| text.replace(entity, meant)))
+    let text = entities.fold(text, |text, (entity, meant)| text.replace(entity, meant));
+    let rows = text
+        .split('\n')
+        .map(|row| without_bars(row).unwrap_or_else(|| row.to_owned()));
+    rows.map(Cow::Owned).collect()
+}
+
+/// A line without the tags of [`ELEMENTS`]: cells are parted by tabs, rows by line ends.
+fn without_tags(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, tag)) = rest.split_once('<') {
+        text.push_str(before);
+        let name = tag.strip_prefix('/').unwrap_or(tag);
+        let name = &name[..name
+            .find(|it: char| !it.is_ascii_alphanumeric())
+            .unwrap_or(name.len())];
+        let inside = tag.split_once('>').filter(|it| !it.0.contains('<'));
+        match inside.filter(|_| ELEMENTS.contains(&name)) {
+            Some((inside, after)) => {
+                let begins = inside.trim_end_matches('/').split(' ').next();
+                if begins.is_some_and(|it| ROWS.contains(&it)) {
+                    text.push('\n');
+                } else if ["td", "th"].contains(&name) && !inside.starts_with('/') {
+                    text.push('\t');
+                }
+                rest = after;
+            }
+            None => {
+                text.push('<');
+                rest = tag;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+/// The line below the header of a table of Markdown.
+fn is_rule(line: &str) -> bool {
+    let line = line.trim();
+    let has = |it| line.contains(it);
+    line.starts_with('|') && has("--") && line.chars().all(|it| "|-: ".contains(it))
+}
+
+/// A row of a table of Markdown whose first words are a device, or the header above such rows,
+/// without its bars.
+fn without_bars(line: &str) -> Option<String> {
+    let inner = line.trim().strip_prefix('|')?;
+    let first = inner.split('|').map(str::trim).find(|it| !it.is_empty())?;
+    let first = first.trim_matches(['*', '`']);
+    let is_number = |rest: &str| rest.parse::<u16>().is_ok();
+    let kinds = ["GPU", "NIC", "mlx5_"];
+    let is_device = kinds
+        .iter()
+        .any(|it| first.strip_prefix(it).is_some_and(is_number));
+    is_device.then(|| inner.replace(['|', '*', '`'], "\t"))
 }
 
 /// What is behind a date and a time, `2026-11-28T10:00:00.5Z ` or `2026-11-28 10:00:00 `.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use topology::NO_P2P;
+use topology::node::nccl_family;
 use topology::xml::{Element, Tag};
 
 use crate::adapter::Adapter;
+use crate::assumed::Assumed;
 use crate::gpu::{self, Kind};
 use crate::pci::Link;
 use crate::peers::Peers;
@@ -35,7 +37,7 @@ const MOST_NVLINKS: u32 = 18;
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) root: Element,
-    pub(crate) assumed: Vec<String>,
+    pub(crate) assumed: Assumed,
 }
 
 /// A `<system>` with its `<cpu>` elements: children by NUMA node.
@@ -44,40 +46,46 @@ pub(crate) fn system(
     nodes: BTreeMap<i32, Vec<Element>>,
     near: &BTreeMap<i32, String>,
     amd: Option<bool>,
-    assumed: &mut Vec<String>,
+    assumed: &mut Assumed,
 ) -> Element {
     let mut root = Element::new(Tag::System);
     root.set("version", "1");
     let known = &facts.processor;
+    let said = facts.prose.processor();
     let vendor = known.vendor.as_deref().or(match amd {
         Some(true) => Some("AuthenticAMD"),
         Some(false) => Some("GenuineIntel"),
-        None => None,
+        None => said.map(|it| it.0),
     });
+    // Of a processor that a listing names, its model follows from the name.
+    let by_name = said.filter(|it| Some(it.0) == vendor).and_then(|it| it.1);
+    let by_name = by_name.map(|(family, model)| (nccl_family(family), model));
     let arch = match (known.arch.as_deref(), facts.has_grace()) {
         (Some(arch), _) => arch,
         (None, true) => "arm64",
         (None, false) => "x86_64",
     };
     // Sapphire Rapids, and Zen 3 or 4: what most machines with these GPUs have.
-    let (family, model) = known.family.unwrap_or(match vendor {
+    let (family, model) = known.family.or(by_name).unwrap_or(match vendor {
         Some("AuthenticAMD") => (175, 17),
         _ => (6, 143),
     });
-    if arch == "x86_64" && known.family.is_none() {
+    if arch == "x86_64" && known.family.is_none() && by_name.is_none() {
         // NCCL's limit is SYS for at most two GPUs on AMD, otherwise PXB.
         let also = match vendor.is_none() && facts.gpu_count() == 2 {
             true => ", and the use of P2P (two GPUs on AMD: on any path; else up to PXB)",
             false => "",
         };
-        assumed.push(format!(
-            "the processor is taken for {}; bandwidth between sockets depends on it{also}: put the \
-             output of `lscpu` beside this",
-            match vendor {
-                Some("AuthenticAMD") => "an EPYC of Zen 3 or 4",
-                _ => "a Xeon of Sapphire Rapids",
-            }
-        ));
+        let (id, is) = match vendor {
+            Some("AuthenticAMD") => ("processor-amd", "an EPYC of Zen 3 or 4"),
+            Some(_) => ("processor-intel", "a Xeon of Sapphire Rapids"),
+            None => ("processor", "a Xeon of Sapphire Rapids"),
+        };
+        let text = format!(
+            "the processor is taken for {is}; bandwidth between sockets depends on it{also}: put the output of \
+             `lscpu` beside this"
+        );
+        assumed.push_decisive(id, is.replace("a Xeon of", "Intel,"), text);
     }
     for (number, children) in nodes {
         let mut cpu = Element::new(Tag::Cpu);
@@ -122,7 +130,7 @@ pub(crate) struct GpuFacts {
 
 impl GpuFacts {
     /// Those of a number of GPUs.
-    pub(crate) fn of(facts: &Listings, gpus: usize, assumed: &mut Vec<String>) -> Self {
+    pub(crate) fn of(facts: &Listings, gpus: usize, assumed: &mut Assumed) -> Self {
         let mut chip_links = None;
         if facts.has_grace() && !facts.names_gpu(&["GB10"]) {
             let count = if facts.names_gpu(&["GB300"]) { 5 } else { 10 };
@@ -131,14 +139,20 @@ impl GpuFacts {
             ));
             chip_links = Some(count);
         }
+        if facts.has_partitions || facts.conditions.iter().any(|it| it.is_partitioned) {
+            assumed.push(
+                "GPUs are taken as a whole, though some are partitioned (MIG): NCCL joins no two partitions of one GPU",
+            );
+        }
         let doubtful = facts
             .refuses_access()
             .filter(|_| gpus > 1 && facts.peers.is_none());
         if let Some(name) = doubtful {
-            assumed.push(format!(
+            let text = format!(
                 "peer access is taken to be granted, though NVIDIA's driver refuses it for {name} (then NCCL goes \
                  through host memory): put the output of `nvidia-smi topo -p2p r` beside this"
-            ));
+            );
+            assumed.push_decisive("peer-access", "peer access is granted", text);
         }
         let mut no_p2p: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for (one, other) in facts.peers.iter().flat_map(Peers::refusals) {
@@ -151,9 +165,9 @@ impl GpuFacts {
             chip_links,
             no_p2p,
             gdr: !facts
-                .gpus
+                .names()
                 .iter()
-                .any(|it| gpu::is_consumer(&it.name) || it.name.contains("GB10")),
+                .any(|it| gpu::is_consumer(it) || it.contains("GB10")),
         }
     }
 
@@ -251,21 +265,28 @@ pub(crate) fn assume_adapters(
     adapters: usize,
     unknown: &[String],
     usual: i32,
-    assumed: &mut Vec<String>,
+    gpus: &GpuFacts,
+    assumed: &mut Assumed,
 ) {
-    if adapters > 0 {
-        assumed.push(
+    if adapters > 0 && gpus.gdr {
+        assumed.push_decisive(
+            "gpudirect",
+            "GPUDirect RDMA works",
             "GPUDirect RDMA is taken to work between all GPUs and adapters: NCCL's log says \
-             whether it does (NCCL_DEBUG=INFO)"
-                .to_owned(),
+             whether it does (NCCL_DEBUG=INFO)",
         );
     }
     if !unknown.is_empty() {
-        assumed.push(format!(
+        let text = format!(
             "{} {} taken for {} Gb/s: put the output of `ibstat` beside this",
             unknown.join(", "),
             if unknown.len() == 1 { "is" } else { "are" },
             usual / 1000
-        ));
+        );
+        let assumed_speed = format!("ports of {} Gb/s", usual / 1000);
+        match unknown.len() == adapters {
+            true => assumed.push_decisive("nic-speed", assumed_speed, text),
+            false => assumed.push(text),
+        }
     }
 }

@@ -17,6 +17,7 @@ use program::{Collective, Protocol};
 use serde::Serialize;
 
 use crate::JsonSchema;
+use crate::assumptions::DecidingAssumption;
 use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
 use crate::report::Report;
@@ -37,6 +38,8 @@ pub struct PricedJob {
     pub alpha_beta: Option<AlphaBeta>,
     /// The measured links, with the costs of NCCL's channels on them.
     pub measured: Option<(MeasuredLinks, CostTable)>,
+    /// The assumptions that decide.
+    pub assumptions: Vec<DecidingAssumption>,
 }
 
 /// Which algorithm and protocol NCCL takes for which size, and the predicted time.
@@ -65,6 +68,9 @@ pub struct CostReport {
     /// Bandwidth and latency of every algorithm and protocol, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<CostTable>,
+    /// The assumptions that decide; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<DecidingAssumption>,
     /// The job.
     #[serde(skip)]
     pub job: PricedJob,
@@ -184,6 +190,16 @@ impl PricedJob {
             alpha_beta: AlphaBeta::of(&planned.job.cost_inputs(), profile),
             costs: planned.costs.clone(),
             measured: None,
+            assumptions: Vec::new(),
+        }
+    }
+
+    /// The same job with the assumptions that decide.
+    #[must_use]
+    pub fn with_assumptions(self, assumptions: &[DecidingAssumption]) -> Self {
+        Self {
+            assumptions: assumptions.to_vec(),
+            ..self
         }
     }
 
@@ -236,6 +252,7 @@ impl PricedJob {
             costs,
             alpha_beta,
             measured: None,
+            assumptions: Vec::new(),
         })
     }
 
@@ -282,6 +299,7 @@ impl PricedJob {
             measured: measured.map(|it| it.0.clone()),
             collectives,
             table: question.table.then(|| self.costs.clone()),
+            assumptions: std::mem::take(&mut self.assumptions),
             job: self,
         })
     }

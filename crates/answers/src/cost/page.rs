@@ -7,6 +7,7 @@ use plan::cost::{Calls, WindowChoice};
 use program::Collective;
 
 use super::{CollectiveCosts, CostReport, SizeCosts};
+use crate::assumptions;
 use crate::head;
 use crate::measured;
 
@@ -37,6 +38,7 @@ impl CostReport {
         if let (None, Some((links, _))) = (&self.table, &self.job.measured) {
             page.sections.push(measured::page::section(links));
         }
+        assumptions::add(&mut page, &self.assumptions);
         page
     }
 

@@ -14,7 +14,7 @@ use crate::report::Report;
 use crate::simulate::{self, SimulateError, SimulateQuestion};
 
 /// A file with switches or cables, and the hosts of a job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FabricQuestion {
     /// The file's name.
     pub file: String,

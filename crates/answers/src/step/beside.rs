@@ -2,20 +2,33 @@
 
 use pages::numbers::{count, milliseconds as ms, or_dash};
 use pages::{Page, Table, row};
+use serde::Serialize;
 
 use super::StepReport;
+use crate::JsonSchema;
 use crate::head;
+use crate::report::Report;
 
 /// The same step on several clusters.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct SideBySide {
     /// The clusters, in the order given.
     pub clusters: Vec<ClusterStep>,
-    profile: String,
+    /// The cost profile.
+    pub profile: String,
+}
+
+impl Report for SideBySide {
+    const FORMAT: &'static str = "topo-step-beside";
+    const VERSION: u32 = 1;
+
+    fn as_page(&self) -> Option<Page> {
+        Some(self.page())
+    }
 }
 
 /// The step on a cluster.
-#[derive(Debug)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct ClusterStep {
     /// Names of its machines.
     pub name: String,

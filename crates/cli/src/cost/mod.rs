@@ -73,13 +73,15 @@ fn read(
     let policy = policy.map(|number| ("NCCL_CTA_POLICY".to_owned(), number));
     variables.set.extend(policy);
     let settings = read_settings(&machines, &variables, environment, output)?;
+    let asked = machines.clone();
     let job = Job {
         profile: own.clone(),
         ..job::job(machines, &arguments.job, environment, output)?
     };
     let planned = job::plan_job(&job, &settings, output)?;
     let notes = answers::head::notes(&settings).collect();
-    let priced = PricedJob::of(&planned, own.as_ref());
+    let assumptions = job::deciding(asked, &arguments.job, environment, &settings, &planned)?;
+    let priced = PricedJob::of(&planned, own.as_ref()).with_assumptions(&assumptions);
     let priced = match measured::shown_links(&arguments.measured, &planned, own.as_ref())? {
         Some(measured) => priced.on_measured(&measured),
         None => priced,

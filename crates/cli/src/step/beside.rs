@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use answers::JobSpec;
 use answers::step::beside::SideBySide;
 use answers::step::{StepQuestion, StepReport, step};
+use answers::{JobSpec, report};
 use anyhow::{Result, bail};
 
 use crate::arguments::step::{StepArguments, StepFormat};
@@ -33,9 +33,9 @@ pub(super) fn run(
     if let Some(price) = prices.iter().find(|it| !(it.is_finite() && **it >= 0.0)) {
         bail!("--host-price: {price} is no price; expected numbers of 0 or more");
     }
-    if format != StepFormat::Text {
+    if !matches!(format, StepFormat::Text | StepFormat::Json) {
         bail!(
-            "--beside prints one table; expected --format text, or a call of topo step for each cluster"
+            "--beside prints one table; expected --format text or json, or a call of topo step for each cluster"
         );
     }
     let ranks = first.ranks;
@@ -47,7 +47,11 @@ pub(super) fn run(
     let prices = prices.iter().copied().map(Some);
     let prices = prices.chain(std::iter::repeat(None));
     let steps: Vec<_> = steps.into_iter().zip(prices).collect();
-    output.text = SideBySide::of(&steps).page().text(environment.look());
+    let table = SideBySide::of(&steps);
+    output.text = match format {
+        StepFormat::Json => report::json(&table)?,
+        _ => table.page().text(environment.look()),
+    };
     Ok(())
 }
 

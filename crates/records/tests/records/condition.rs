@@ -131,6 +131,7 @@ fn both_forms_of_a_query_give_one_condition() {
         name: "NVIDIA H100 80GB HBM3".to_owned(),
         width: Some(8),
         most_width: Some(16),
+        most_generation: Some(5),
         slowed: vec!["heat, by the hardware"],
         errors: 2,
         is_remap_pending: true,

@@ -5,6 +5,7 @@ mod evidence;
 mod machines;
 mod measurements;
 mod pasted;
+mod prose;
 mod published;
 mod result_properties;
 mod results;

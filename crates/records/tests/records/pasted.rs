@@ -10,7 +10,7 @@ fn read(text: &str) -> Document {
 }
 
 /// Two GPUs under one bridge.
-const PAIR: &str = "\
+pub(crate) const PAIR: &str = "\
 \tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
 GPU0\t X \tPIX\t0-23\t0\t\tN/A
 GPU1\tPIX\t X \t0-23\t0\t\tN/A
@@ -29,10 +29,40 @@ fn forms_in_which_people_paste_say_the_same() {
         format!("$ nvidia-smi topo -m {}", PAIR.trim_start()),
         PAIR.replacen(" ID\n", "\n ID\n", 1),
         PAIR.replace('\t', "&#9;"),
+        table_of_markdown(PAIR),
+        table_of_html(PAIR),
     ];
     for form in forms {
         assert_eq!(topology::xml::write(&read(&form)), plain, "{form}");
     }
+}
+
+/// The cells of a matrix.
+fn cells(matrix: &str) -> Vec<Vec<&str>> {
+    let rows = matrix.lines().map(|line| line.split('\t').map(str::trim));
+    rows.map(Iterator::collect).collect()
+}
+
+fn table_of_markdown(matrix: &str) -> String {
+    let rows = cells(matrix)
+        .into_iter()
+        .map(|row| format!("| {} |\n", row.join(" | ")));
+    let mut rows: Vec<String> = rows.collect();
+    rows.insert(1, "|---|:--|---|---|---|---|\n".to_owned());
+    rows.concat()
+}
+
+/// All of it in one line.
+fn table_of_html(matrix: &str) -> String {
+    let row = |row: Vec<&str>| {
+        let cells: String = row
+            .iter()
+            .map(|it| format!("<td class=\"c\">{it}</td>"))
+            .collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let rows: String = cells(matrix).into_iter().map(row).collect();
+    format!("<p>Ours:</p><table border=\"1\">{rows}</table><p>ours &times; 2</p>\n")
 }
 
 #[test]
@@ -61,6 +91,21 @@ fn reports_name_gpus_and_processors_in_prose() {
             "the GPUs are taken for RTX 5090, as",
         ),
         ("My box: 2 × RTX 5090\n", "the GPUs are taken for RTX 5090"),
+        ("2x5090, one fan\n", "the GPUs are taken for RTX 5090"),
+        ("* GPUs: dual RTX5090s\n", "the GPUs are taken for RTX 5090"),
+        ("Our 2 rtx 5090 cards\n", "the GPUs are taken for RTX 5090"),
+        (
+            "Ubuntu, NVIDIA GeForce RTX 5090 x2\n",
+            "taken for NVIDIA GeForce RTX 5090",
+        ),
+        (
+            "NVIDIA GeForce RTX 5090\nNVIDIA GeForce RTX 5090\n",
+            "NVIDIA GeForce RTX 5090",
+        ),
+        (
+            "- **GPU:** NVIDIA GeForce RTX 5090 (32 GB)\n",
+            "NVIDIA GeForce RTX 5090",
+        ),
     ] {
         let (machine, assumed) = text(names);
         assert_eq!(machine.matches("sm=\"120\"").count(), 2, "{machine}");

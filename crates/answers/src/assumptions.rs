@@ -1,0 +1,233 @@
+//! Assumptions that decide: what the plan is with another value than is assumed of a machine.
+
+use std::fmt;
+
+use pages::numbers::gbps;
+use pages::{Page, Table};
+use plan::{GpuTransport, GraphSummary, Plan};
+use planner::{Planned, Settings};
+use program::Collective;
+use serde::Serialize;
+
+use crate::JsonSchema;
+use crate::cost::{CostQuestion, PricedJob};
+use crate::job::{JobSpec, Machine};
+
+/// The message whose all-reduce is compared, bytes: one that bandwidth decides.
+const SIZE: u64 = 256 << 20;
+
+/// Bandwidths that differ by less are alike.
+const ALIKE: f64 = 0.05;
+
+/// Most jobs that are planned.
+const MOST: usize = 32;
+
+/// An assumption whose other value changes the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DecidingAssumption {
+    /// What is assumed.
+    pub assumed: String,
+    /// The plan with it.
+    pub so: PlanFigures,
+    /// What it may be instead.
+    pub otherwise: String,
+    /// The plan in this case.
+    pub then: PlanFigures,
+    /// The command whose output settles it.
+    pub settled_by: String,
+}
+
+/// The figures of a plan that assumptions change.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PlanFigures {
+    /// Channels of rings and trees, the GB/s of each, and their worst paths.
+    pub channels: Vec<String>,
+    /// The transports between GPUs, with their paths.
+    pub transports: Vec<String>,
+    /// Algorithm and protocol of an all-reduce of 256 MiB.
+    pub all_reduce: String,
+    /// Its predicted bus bandwidth, GB/s.
+    pub bus_bandwidth_gbps: Option<f64>,
+}
+
+/// The assumptions of a job's machines that decide, each with both plans. Jobs that cannot be
+/// planned with another value are left out.
+pub fn deciding(spec: &JobSpec, settings: &Settings, planned: &Planned) -> Vec<DecidingAssumption> {
+    let so = PlanFigures::of(planned);
+    let mut found: Vec<DecidingAssumption> = Vec::new();
+    let all = spec.machines.iter().flat_map(|it| it.alternatives.iter());
+    let mut seen = Vec::new();
+    for other in all {
+        let key = (&other.assumed, &other.otherwise);
+        if seen.contains(&key) || seen.len() == MOST {
+            continue;
+        }
+        seen.push(key);
+        let mut changed = spec.clone();
+        for machine in &mut changed.machines {
+            change(machine, key.0, key.1);
+        }
+        let planned = changed.job().ok();
+        let planned = planned.and_then(|it| planner::plan(&it.job, settings).ok());
+        let Some(then) = planned.map(|it| PlanFigures::of(&it)) else {
+            continue;
+        };
+        if so.differs(&then) {
+            found.push(DecidingAssumption {
+                assumed: other.assumed.clone(),
+                so: so.clone(),
+                otherwise: other.otherwise.clone(),
+                then,
+                settled_by: other.settled_by.clone(),
+            });
+        }
+    }
+    found
+}
+
+fn change(machine: &mut Machine, assumed: &str, otherwise: &str) {
+    let mut all = machine.alternatives.iter();
+    let found = all.find(|it| it.assumed == assumed && it.otherwise == otherwise);
+    if let Some(found) = found {
+        machine.document = found.document.clone().into();
+    }
+}
+
+impl fmt::Display for DecidingAssumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |it: &PlanFigures| it.cells().join("; ");
+        write!(
+            f,
+            "{} is assumed ({} GB/s); with {} it is {} GB/s: `{}` settles it",
+            self.assumed,
+            words(&self.so),
+            self.otherwise,
+            words(&self.then),
+            self.settled_by
+        )
+    }
+}
+
+impl PlanFigures {
+    fn of(planned: &Planned) -> Self {
+        let plan = planned.plan();
+        let question = CostQuestion::about(&[Collective::AllReduce], &[SIZE]);
+        let priced = PricedJob::of(planned, None).ask(&question).ok();
+        let sizes = priced
+            .iter()
+            .flat_map(|it| &it.collectives)
+            .flat_map(|it| &it.sizes);
+        let choice = sizes.filter_map(|it| it.choice.as_ref()).next();
+        Self {
+            channels: channels(plan),
+            transports: transports(plan),
+            all_reduce: choice.map_or_else(String::new, |it| {
+                format!("{} {}", it.algorithm, it.protocol)
+            }),
+            bus_bandwidth_gbps: choice.and_then(|it| it.bus_bandwidth_gbps),
+        }
+    }
+
+    fn differs(&self, other: &Self) -> bool {
+        let near = match (self.bus_bandwidth_gbps, other.bus_bandwidth_gbps) {
+            (Some(one), Some(other)) => (one - other).abs() <= ALIKE * one.max(other),
+            (one, other) => one == other,
+        };
+        let key = |it: &Self| {
+            (
+                it.channels.clone(),
+                it.transports.clone(),
+                it.all_reduce.clone(),
+            )
+        };
+        !near || key(self) != key(other)
+    }
+
+    fn cells(&self) -> [String; 4] {
+        let bandwidth = self.bus_bandwidth_gbps;
+        [
+            self.transports.join(", "),
+            self.channels.join(", "),
+            self.all_reduce.clone(),
+            bandwidth.map_or_else(String::new, |it| gbps(it as f32)),
+        ]
+    }
+}
+
+/// `ring 2x24 PHB`, as all hosts have them.
+fn channels(plan: &Plan) -> Vec<String> {
+    let graphs = plan.common.iter().flat_map(|it| &it.graphs);
+    let one = |graph: &GraphSummary| {
+        let network = match plan.request.hosts {
+            0 | 1 => String::new(),
+            _ => format!("+{} {}", gbps(graph.bw_inter), graph.type_inter),
+        };
+        format!(
+            "{} {}x{} {}{network}",
+            graph.kind,
+            graph.channels,
+            gbps(graph.bw_intra),
+            graph.type_intra
+        )
+    };
+    graphs.filter(|it| it.channels > 0).map(one).collect()
+}
+
+/// The transports between GPUs, each once.
+fn transports(plan: &Plan) -> Vec<String> {
+    let groups = plan.machines.iter().flat_map(|it| &it.groups);
+    let groups: Vec<_> = groups.collect();
+    let mut found = Vec::new();
+    for group in &groups {
+        let Some(transports) = &group.transports else {
+            continue;
+        };
+        for (from, row) in transports.between.iter().enumerate() {
+            let others = row.iter().enumerate().filter(|(to, _)| *to != from);
+            for (_, at) in others {
+                let text = match transports.distinct.get(usize::from(*at)) {
+                    Some(GpuTransport::Direct { path, .. }) => format!("P2P {path}"),
+                    Some(GpuTransport::SharedMemory { path, .. }) => format!("SHM {path}"),
+                    Some(GpuTransport::Network { .. }) => "NET".to_owned(),
+                    None => continue,
+                };
+                if !found.contains(&text) {
+                    found.push(text);
+                }
+            }
+        }
+    }
+    if groups.len() > plan.machines.len() {
+        found.push("NET".to_owned());
+    }
+    found.dedup();
+    found
+}
+
+/// Adds the assumptions that decide to a page, with both outcomes.
+pub fn add(page: &mut Page, assumptions: &[DecidingAssumption]) {
+    let Some(first) = assumptions.first() else {
+        return;
+    };
+    let mut table = Table::new([
+        "if",
+        "GPU–GPU",
+        "channels",
+        "all-reduce",
+        ">bus GB/s",
+        "settled by",
+    ]);
+    let mut row = |words: String, outcome: &PlanFigures, settled_by: &str| {
+        let mut cells = vec![words];
+        cells.extend(outcome.cells());
+        cells.push(settled_by.to_owned());
+        table.row(cells);
+    };
+    row("as assumed".to_owned(), &first.so, "");
+    for it in assumptions {
+        let words = format!("{}, not {}", it.otherwise, it.assumed);
+        row(words, &it.then, &it.settled_by);
+    }
+    let remark = "another value than is assumed changes the plan; the all-reduce is one of 256 MiB";
+    page.section("Assumptions", remark).table(table);
+}
