@@ -4,13 +4,13 @@ use std::fmt;
 
 use pages::numbers::gbps;
 use pages::{Page, Table};
+use plan::cost::{Calls, TunedOperation};
 use plan::{GpuTransport, GraphSummary, Plan};
 use planner::{Planned, Settings};
 use program::Collective;
 use serde::Serialize;
 
 use crate::JsonSchema;
-use crate::cost::{CostQuestion, PricedJob};
 use crate::job::{JobSpec, Machine};
 
 /// The message whose all-reduce is compared, bytes: one that bandwidth decides.
@@ -111,20 +111,19 @@ impl fmt::Display for DecidingAssumption {
 impl PlanFigures {
     fn of(planned: &Planned) -> Self {
         let plan = planned.plan();
-        let question = CostQuestion::about(&[Collective::AllReduce], &[SIZE]);
-        let priced = PricedJob::of(planned, None).ask(&question).ok();
-        let sizes = priced
-            .iter()
-            .flat_map(|it| &it.collectives)
-            .flat_map(|it| &it.sizes);
-        let choice = sizes.filter_map(|it| it.choice.as_ref()).next();
+        let operation = TunedOperation {
+            collective: Collective::AllReduce,
+            bytes: SIZE,
+            calls: Calls::ONE,
+        };
+        let choice = planned.costs.choose_for(&operation).ok();
         Self {
             channels: channels(plan),
             transports: transports(plan),
-            all_reduce: choice.map_or_else(String::new, |it| {
+            all_reduce: choice.as_ref().map_or_else(String::new, |it| {
                 format!("{} {}", it.algorithm, it.protocol)
             }),
-            bus_bandwidth_gbps: choice.and_then(|it| it.bus_bandwidth_gbps),
+            bus_bandwidth_gbps: choice.and_then(|it| it.bus_bandwidth),
         }
     }
 

@@ -4,12 +4,12 @@
 //! Nothing here opens a file, reads the environment, looks at a clock, prints or starts a thread.
 //!
 //! In reading order: [`job`] (a job with all rules of input), [`gpus`], [`order`], [`assume`],
-//! [`assumptions`], [`device`], [`suggest`], [`names`], [`sizes`], [`values`] (of questions), [`built_in`], [`head`]
-//! (of pages); [`job_options`], [`request`] (a job as JSON), [`question`]; the answers:
-//! [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`], [`matrix`], [`rank`],
-//! [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`], [`diff`] with its
-//! groups, [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`], [`simulate`],
-//! [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@engines`],
+//! [`assumptions`], [`device`], [`suggest`], [`names`], [`sizes`], [`values`] (of questions),
+//! [`built_in`], [`head`] (of pages); [`job_options`], [`request`] (a job as JSON), [`question`];
+//! the answers: [`overview`], [`cost`], [`communicators`], [`bound`], [`path`], [`show`],
+//! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`],
+//! [`diff`] with its groups, [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
+//! [`simulate`], [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@engines`],
 //! [`mod@tune`]; [`recognize`], [`file_question`]; [`report`] (answers as JSON), [`terminal`]
 //! (pages that are text).
 

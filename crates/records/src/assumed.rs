@@ -1,4 +1,4 @@
-//! What is assumed of a machine, and the machine with each other value that it may have.
+//! Assumptions about a machine, and the machine with each other value.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

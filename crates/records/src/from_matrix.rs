@@ -8,8 +8,8 @@ use crate::assumed::Assumed;
 use crate::gpu::{self, Kind, LANES};
 use crate::matrix::{Matrix, Nearness};
 use crate::pci::Link;
-use crate::prose::SaidLink;
 use crate::read::Listings;
+use crate::said_link::SaidLink;
 use crate::tree::{self, GpuFacts, Made};
 
 /// Class of a PCI switch.
@@ -122,8 +122,8 @@ impl<'f> Links<'f> {
         }
     }
 
-    /// That of a GPU: as wide as a listing, or else prose says. It is as fast as the GPU and what is
-    /// said of it allow.
+    /// That of a GPU: as wide as a listing, or else prose says, and as fast as the GPU and the text
+    /// allow.
     fn of(&mut self, gpu: Option<u32>, kind: Kind) -> Link {
         let gpus = &self.facts.gpus;
         let named = gpus.iter().find(|it| Some(it.index) == gpu);

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::condition;
-use crate::prose::{self, SaidLink};
+use crate::said_link::{self, SaidLink};
 use crate::text;
 
 /// Most GPUs that a line names.
@@ -175,7 +175,7 @@ fn listed(text: &str) -> Option<Vec<NamedGpu>> {
     let name = text::item(rest).split(" (UUID").next()?;
     let name = name.split([',', '|']).next()?.trim();
     kind_of_name(name)?;
-    let link = prose::link(rest).unwrap_or_default();
+    let link = said_link::link(rest).unwrap_or_default();
     let gpu = |index: usize| NamedGpu {
         index: index as u32,
         name: name.to_owned(),

@@ -4,7 +4,7 @@
 use crate::condition::bus_id;
 use crate::gpu::NamedGpu;
 use crate::matrix::{self, Device, Matrix, Nearness};
-use crate::prose::SaidLink;
+use crate::said_link::SaidLink;
 use crate::text::is_device_name;
 
 /// Deepest indentation that is followed.

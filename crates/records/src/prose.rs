@@ -1,7 +1,8 @@
-//! What people write of a machine beside its listings: kinds and numbers of GPUs, their links,
-//! names of processors.
+//! Prose beside the listings of a machine: kinds and numbers of GPUs, their links, names of
+//! processors.
 
 use crate::gpu::{self, kind_of_name};
+use crate::said_link::{SaidLink, link};
 use crate::text::item;
 
 /// Most statements of a text that are kept.
@@ -51,15 +52,6 @@ pub struct Mention {
     pub name: String,
 }
 
-/// A PCI link of which a text says something.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SaidLink {
-    /// Its lanes.
-    pub lanes: Option<u32>,
-    /// Rate of a lane, GT/s.
-    pub speed: Option<f32>,
-}
-
 /// What a text says in prose.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Prose {
@@ -86,7 +78,7 @@ impl Prose {
         }
     }
 
-    /// The name of all of so many GPUs, if the text has one kind for them. Another number is of
+    /// The name of all GPUs, if the text has one kind for their number. Another number is of
     /// another machine.
     pub(crate) fn name_of(&self, gpus: usize) -> Option<&str> {
         let of = |wanted: Option<usize>| self.gpus.iter().filter(move |it| it.count == wanted);
@@ -110,7 +102,7 @@ impl Prose {
         self.links.iter().all(|it| it == first).then_some(*first)
     }
 
-    /// The vendor of the processors, if the text names one, and the family and model of all of them.
+    /// The vendor of the processors, if the text names one, with the family and model of all.
     pub(crate) fn processor(&self) -> Option<(&'static str, Option<(i32, i32)>)> {
         let (vendor, first) = *self.processors.first()?;
         let is_one = self.processors.iter().all(|it| it.0 == vendor);
@@ -260,45 +252,6 @@ fn known(name: &str) -> Option<String> {
 fn is_number_of_geforce(word: &str) -> bool {
     let digits = word.trim_end_matches('s');
     digits.len() == 4 && gpu::is_consumer(&format!("RTX {digits}"))
-}
-
-/// A link such as `PCIe Gen5 x8`, `PCIe 4.0 x16` or `gen4 @ x8`. Idle GPUs run at the first
-/// generations, so those say nothing.
-pub(crate) fn link(line: &str) -> Option<SaidLink> {
-    let lower = line.to_lowercase();
-    if !["pcie", "pci-e", "gen"].iter().any(|it| lower.contains(it)) {
-        return None;
-    }
-    let mut found = SaidLink::default();
-    let mut before = "";
-    let mut is_near = 0;
-    for word in lower.split(|it: char| it.is_whitespace() || ",;()|@`*/".contains(it)) {
-        if word.is_empty() {
-            continue;
-        }
-        let is_pci = ["pcie", "pci-e", "gen"]
-            .iter()
-            .find_map(|it| word.strip_prefix(it));
-        let number = is_pci.filter(|it| !it.is_empty()).or_else(|| {
-            let follows = ["pcie", "pci-e", "gen"].contains(&before);
-            follows.then_some(word)
-        });
-        let generation = number.and_then(|it| it.trim_start_matches("gen").split('.').next());
-        let speed = match generation {
-            Some("3") => Some(8.0),
-            Some("4") => Some(16.0),
-            Some("5") => Some(32.0),
-            Some("6") => Some(64.0),
-            _ => None,
-        };
-        is_near = if is_pci.is_some() { 4 } else { is_near - 1 };
-        found.speed = found.speed.or(speed);
-        let lanes = word.strip_prefix(['x', '×']).and_then(|it| it.parse().ok());
-        let lanes = lanes.filter(|it| [1, 2, 4, 8, 16].contains(it) && is_near > 0);
-        found.lanes = found.lanes.or(lanes);
-        before = word;
-    }
-    found.lanes.map(|_| found)
 }
 
 /// Series of processors in names: words before the number, its digits (`?` is any) and what Linux

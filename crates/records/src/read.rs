@@ -18,8 +18,9 @@ use crate::pci::{Function, PciReader};
 use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
-use crate::prose::{Mention, Prose, SaidLink};
+use crate::prose::{Mention, Prose};
 use crate::said::Said;
+use crate::said_link::SaidLink;
 use crate::text::{MOST, MOST_PROLOGUE};
 use crate::{gpu, pci, text};
 

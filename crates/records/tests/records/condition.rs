@@ -21,6 +21,7 @@ const QUERY: &str = r#"<?xml version="1.0" ?>
 		<pci>
 			<pci_gpu_link_info>
 				<link_widths>
+					<max_link_gen>5</max_link_gen>
 					<max_link_width>16x</max_link_width>
 					<current_link_width>8x</current_link_width>
 				</link_widths>

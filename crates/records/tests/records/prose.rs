@@ -1,4 +1,4 @@
-//! What people write and paste beside a matrix, and texts without one.
+//! Prose and other listings beside a matrix, and texts without one.
 
 use records::Listings;
 
