@@ -1,11 +1,13 @@
 //! The plan of a job, how it was found, and a picture of a host, as JSON.
 
+use pages::Page;
 use pages::draw::{Channels, Marks};
 use plan::{Graph, GraphKind, Pattern};
 use planner::explain::{self, NodeNames};
 use serde_json::{Value, json};
 use topology::NodeType;
 
+use crate::assumptions;
 use crate::request::PlannedJob;
 
 /// Shows a planned job with a host of one of its distinct machines; `highlight` names channels to
@@ -65,6 +67,8 @@ pub fn overview(
             "first_ranks": first_ranks,
         })
     });
+    let mut page = Page::default();
+    assumptions::add(&mut page, &job.assumptions);
     let json = plan.to_json().map_err(|why| why.to_string())?;
     Ok(json!({
         "name": job.planned.name(),
@@ -81,6 +85,7 @@ pub fn overview(
         "trails": trails.collect::<Vec<_>>(),
         "notes": job.notes,
         "assumptions": job.assumptions,
+        "page": page,
     }))
 }
 

@@ -49,7 +49,7 @@ function block({ kind, it }) {
   if (kind === "text") return paragraph((it.label ?? "") + it.text, it.tone);
   if (kind === "fields") return table(["", ""], it.map(({ name, value }) => [name, value]));
   if (kind === "entry") return element("section", {}, element("h3", {}, `${it.word}: ${it.about}`), paragraph(it.text, it.tone));
-  return element("pre", {}, it);
+  return it.trim() ? element("pre", {}, it) : null;
 }
 // The sections of a page; `extra` adds what a picture of the view needs after a section's title.
 function sections(page, extra = () => []) {

@@ -2,7 +2,7 @@
 
 function machineView(view) {
   view.append(table(["channels", "number", "GB/s each", "to the network"], plan.channels.map((it) => [it.kind, it.count, it.bandwidth_gbps, it.network_gbps])),
-    ...plan.notes.map((it) => element("p", {}, it)), element("h3", {}, "Why these channels"), ...plan.trails.map((it) => element("p", {}, sentence(it.story))));
+    ...plan.notes.map((it) => element("p", {}, it)), ...sections(plan.page), element("h3", {}, "Why these channels"), ...plan.trails.map((it) => element("p", {}, sentence(it.story))));
 }
 
 // Equal attempts in a row that found nothing better are one rung.

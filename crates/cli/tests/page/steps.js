@@ -214,6 +214,7 @@ async function a_paste() {
   const matrix = ["GPU0 GPU1 CPU Affinity NUMA Affinity", "GPU0 X PHB 0-15 0", "GPU1 PHB X 0-15 0"].join("\n");
   await paste(`> \`\`\`\n> ${matrix.replaceAll("\n", "\n> ")}\n> \`\`\`\n> - **GPU 0:** NVIDIA GeForce RTX 5090\n> - **GPU 1:** NVIDIA GeForce RTX 5090\n`);
   need("two GPUs", text().includes("pasted") && text().includes("2 ranks") && !document.getElementById("wiring").hidden);
+  need("both plans of an assumption", text().includes("Assumptions") && text().includes("settled by"));
   const log = "n1:7:7 [0] graph/xml.h: NCCL WARN Error : too many XML nodes (max 256)\n";
   await paste(log, document.getElementById("text"));
   need("verdict", text().includes("the machine has too many devices") && text().includes("pasted.txt:1:"));
