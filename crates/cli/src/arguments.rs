@@ -27,7 +27,7 @@ pub(crate) mod step;
 mod tasks;
 pub(crate) mod tune;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::program::{Schedule, Transfer};
 use answers::job_options::{
@@ -324,6 +324,13 @@ pub(crate) struct JobArguments {
 }
 
 impl JobArguments {
+    /// The same job on hosts of another machine.
+    pub(crate) fn on(&self, machine: &Path) -> Self {
+        let mut other = self.clone();
+        other.hosts.files = vec![machine.to_owned()];
+        other
+    }
+
     /// Refuses options of a job beside the plan of a job.
     pub(crate) fn refuse_beside_plan(&self, plan: &str) -> Result<()> {
         if self.hosts.files.len() > 1 {

@@ -19,12 +19,14 @@ const SCHEMAS: &[Kind] = schemas! {
     "causes"
     "certificate"
     "cost"
+    "cost-beside"
     "custom-all-reduce"
     "diagnose"
     "diff"
     "doctor"
     "engines"
     "expect"
+    "expect-beside"
     "experts"
     "export"
     "fabric"
@@ -78,11 +80,13 @@ mod tests {
     use answers::built_in::MachinesReport;
     use answers::communicators::MemoryReport;
     use answers::cost::CostReport;
+    use answers::cost::beside::CostsBeside;
     use answers::diagnose::CausesReport;
     use answers::diff::DiffReport;
     use answers::doctor::DoctorReport;
     use answers::engines::EnginesReport;
     use answers::expect::ExpectReport;
+    use answers::expect::beside::ExpectationsBeside;
     use answers::export::{CrossoversReport, ExportReport};
     use answers::fabric::FabricReport;
     use answers::log::LogReport;
@@ -117,12 +121,14 @@ mod tests {
         ("causes", report::schema::<CausesReport>),
         ("certificate", plan::certificate::certificate_schema),
         ("cost", report::schema::<CostReport>),
+        ("cost-beside", report::schema::<CostsBeside>),
         ("custom-all-reduce", report::schema::<CrossoversReport>),
         ("diagnose", report::schema::<diagnose::Diagnosis>),
         ("diff", report::schema::<DiffReport>),
         ("doctor", report::schema::<DoctorReport>),
         ("engines", report::schema::<EnginesReport>),
         ("expect", report::schema::<ExpectReport>),
+        ("expect-beside", report::schema::<ExpectationsBeside>),
         ("experts", report::schema::<ExpertsReport>),
         ("export", report::schema::<ExportReport>),
         ("fabric", report::schema::<FabricReport>),

@@ -2,6 +2,7 @@
 //!
 //! In reading order: `question`, this file, [`forest`], [`transfers`], `page`.
 
+pub mod beside;
 pub mod forest;
 mod page;
 mod question;

@@ -1,8 +1,9 @@
 //! Bandwidths that a healthy machine reaches, for its acceptance: of collectives as nccl-tests
 //! measures them, and of pairs of GPUs.
 //!
-//! In reading order: this file, `situation`, [`files`], `page`.
+//! In reading order: this file, `situation`, [`files`], `page`, [`beside`].
 
+pub mod beside;
 pub mod files;
 mod page;
 pub(crate) mod situation;

@@ -51,7 +51,7 @@ impl ExpectReport {
 }
 
 /// `0.7 to 1.0`, or one number.
-fn range([least, most]: [f64; 2]) -> String {
+pub(super) fn range([least, most]: [f64; 2]) -> String {
     let [least, most] = [least, most].map(|it| format!("{it:.1}"));
     match least == most {
         true => least,
@@ -61,7 +61,7 @@ fn range([least, most]: [f64; 2]) -> String {
 
 impl CollectiveExpectations {
     /// The reasons why nothing is expected, each with its sizes.
-    fn unknown(&self) -> Vec<(&str, Vec<String>)> {
+    pub(super) fn unknown(&self) -> Vec<(&str, Vec<String>)> {
         let mut found: Vec<(&str, Vec<String>)> = Vec::new();
         for size in &self.sizes {
             let Some(why) = size.unknown.as_deref() else {

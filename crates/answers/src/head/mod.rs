@@ -34,6 +34,24 @@ pub fn of_job(name: &str, plan: &Plan, profile: &str) -> Page {
     page
 }
 
+/// The head of a page about several jobs with the same settings.
+pub fn beside<'a>(jobs: impl Iterator<Item = (&'a str, &'a Plan)>) -> Page {
+    let mut page = Page::new("side by side");
+    let mut last = None;
+    for (name, plan) in jobs {
+        let hosts = count(plan.request.hosts as usize, "host");
+        let ranks = count(plan.rank_count() as usize, "rank");
+        let label = if last.is_none() { "jobs" } else { "" };
+        page.field(label, format!("{name}: {hosts}, {ranks}"));
+        last = Some(plan);
+    }
+    if let Some(plan) = last {
+        page.field("nccl", version(&plan.profile));
+        page.fields.push(settings_of_plan(&plan.settings));
+    }
+    page
+}
+
 /// `2 hosts like this one, 16 ranks, joined by the network`.
 pub fn job(plan: &Plan) -> String {
     let ranks = plan.rank_count() as usize;

@@ -1,5 +1,7 @@
 //! The arguments of `topo expect`.
 
+use std::path::PathBuf;
+
 use answers::expect::ExpectQuestion;
 use clap::{Args, ValueEnum};
 
@@ -44,6 +46,9 @@ pub(crate) struct ExpectArguments {
     pub job: JobArguments,
     #[command(flatten)]
     pub question: ExpectQuestion,
+    /// What a job of another machine with the same options reaches, in one table (repeatable)
+    #[arg(long, value_name = "MACHINE")]
+    pub beside: Vec<PathBuf>,
     /// What to print
     #[arg(long, value_enum, default_value_t = ExpectFormat::Text)]
     format: ExpectFormat,

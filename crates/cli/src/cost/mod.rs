@@ -5,12 +5,14 @@ mod memory;
 use std::path::Path;
 
 use answers::cost::PricedJob;
+use answers::cost::beside::CostsBeside;
 use answers::report;
 use anyhow::{Context, Result, bail};
 use planner::Job;
 use planner::cost::CostProfile;
 use planner::cost::profile::built_in_toml;
 
+use crate::arguments::JobArguments;
 use crate::arguments::compare::{CostArguments, TextOrJson};
 use crate::environment::Environment;
 use crate::output::Output;
@@ -34,8 +36,22 @@ pub(crate) fn run(
     if arguments.memory {
         return memory::run(arguments, environment, output);
     }
-    let (job, notes) = read(arguments, environment, output)?;
+    let (job, notes) = read(&arguments.job, arguments, environment, output)?;
     let answer = job.ask(&arguments.question.calls)?;
+    if !arguments.beside.is_empty() {
+        let mut jobs = vec![answer];
+        for machine in &arguments.beside {
+            let job = arguments.job.on(machine);
+            let (job, _) = read(&job, arguments, environment, output)?;
+            jobs.push(job.ask(&arguments.question.calls)?);
+        }
+        let answer = CostsBeside { jobs };
+        output.text = match arguments.form.format() {
+            TextOrJson::Text => answer.page().notices(&notes).text(environment.look()),
+            TextOrJson::Json => report::json(&answer)?,
+        };
+        return Ok(());
+    }
     output.text = match arguments.form.format() {
         TextOrJson::Text => answer.page().notices(&notes).text(environment.look()),
         TextOrJson::Json => report::json(&answer)?,
@@ -45,12 +61,13 @@ pub(crate) fn run(
 
 /// The job, and what is odd about its settings.
 fn read(
+    asked: &JobArguments,
     arguments: &CostArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<(PricedJob, Vec<String>)> {
     let own = arguments.profile.as_deref().map(profile).transpose()?;
-    let machines = match sources::read(&arguments.job, output)? {
+    let machines = match sources::read(asked, output)? {
         Sources::Plan(name, _) if arguments.profile.is_some() => {
             bail!(
                 "{name} is a plan, whose costs were computed when it was made; expected topology files with --profile"
@@ -67,20 +84,20 @@ fn read(
         }
         Sources::Machines(machines) => machines,
     };
-    let mut variables = arguments.job.variables.clone();
+    let mut variables = asked.variables.clone();
     // Every version reads the number.
     let policy = arguments.cta_policy.map(|it| (it as u8).to_string());
     let policy = policy.map(|number| ("NCCL_CTA_POLICY".to_owned(), number));
     variables.set.extend(policy);
     let settings = read_settings(&machines, &variables, environment, output)?;
-    let asked = machines.clone();
+    let read = machines.clone();
     let job = Job {
         profile: own.clone(),
-        ..job::job(machines, &arguments.job, environment, output)?
+        ..job::job(machines, asked, environment, output)?
     };
     let planned = job::plan_job(&job, &settings, output)?;
     let notes = answers::head::notes(&settings).collect();
-    let assumptions = job::deciding(asked, &arguments.job, environment, &settings, &planned)?;
+    let assumptions = job::deciding(read, asked, environment, &settings, &planned)?;
     let priced = PricedJob::of(&planned, own.as_ref()).with_assumptions(&assumptions);
     let priced = match measured::shown_links(&arguments.measured, &planned, own.as_ref())? {
         Some(measured) => priced.on_measured(&measured),
