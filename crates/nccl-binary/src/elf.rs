@@ -11,6 +11,9 @@ use crate::error::Unusable;
 /// Most bytes of one table of a library; NCCL's are below 2 MB.
 const MOST_TABLE_BYTES: u64 = 256 << 20;
 
+/// Most bytes of a name; longer ones are taken for empty.
+const MOST_NAME_BYTES: usize = 4 << 10;
+
 const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
 const SYMBOL_BYTES: usize = 24;
@@ -144,6 +147,8 @@ impl Reader {
         let table = self.sections.iter().find(|it| it.kind == SYMBOLS);
         let symbols = self.symbols(table.ok_or(Unusable::Stripped)?)?;
         let mut constants = Constants::default();
+        // Symbols may lie on each other.
+        let mut room = MOST_TABLE_BYTES;
         for (number, section) in self.sections.iter().enumerate() {
             let name = text(&names, section.name);
             if section.kind == WITHOUT_BYTES || ![".rodata", ".data"].contains(&name.as_str()) {
@@ -156,7 +161,9 @@ impl Reader {
             constants.objects.extend(own.filter_map(|it| {
                 let from = usize::try_from(it.address.checked_sub(section.address)?).ok()?;
                 let to = from.checked_add(usize::try_from(it.bytes).ok()?)?;
-                Some((it.name.clone(), bytes.get(from..to)?.to_vec()))
+                let own = bytes.get(from..to)?;
+                room = room.checked_sub(it.bytes)?;
+                Some((it.name.clone(), own.to_vec()))
             }));
             if name == ".rodata" {
                 constants.texts = bytes;
@@ -305,6 +312,7 @@ fn read(file: &File, at: u64, bytes: u64, length: u64) -> Result<Vec<u8>, Unusab
 fn text(names: &[u8], at: u64) -> String {
     let rest = usize::try_from(at).ok().and_then(|at| names.get(at..));
     let rest = rest.unwrap_or_default();
+    let rest = &rest[..rest.len().min(MOST_NAME_BYTES)];
     let end = rest.iter().position(|byte| *byte == 0).unwrap_or(0);
     String::from_utf8_lossy(&rest[..end]).into_owned()
 }

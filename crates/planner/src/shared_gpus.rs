@@ -21,6 +21,11 @@ pub(crate) fn forbid_nvls(
     order: Option<&RankOrder>,
     settings: &Settings,
 ) -> Result<bool, Error> {
+    // Files of containers, which see one GPU each, have the same number for all; these are whole.
+    let has_parts = |it: &&System| it.gpus().any(|(_, gpu)| gpu.mlopart.is_some());
+    if !systems.iter().any(has_parts) {
+        return Ok(false);
+    }
     let gpus: Vec<Vec<(u32, i32)>> = systems.iter().map(|it| gpus(it)).collect();
     let repeats =
         |gpus: &Vec<(u32, i32)>| gpus.windows(2).find(|it| it[0] == it[1]).map(|it| it[0].1);

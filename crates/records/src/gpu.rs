@@ -185,12 +185,17 @@ fn listed(text: &str) -> Option<Vec<NamedGpu>> {
     Some(numbers.into_iter().map(gpu).collect())
 }
 
+/// How nvidia-smi begins the names of GPUs.
+const MAKES: [&str; 5] = ["NVIDIA", "Tesla", "Quadro", "GeForce", "GRID"];
+
 /// `0, NVIDIA A10G, 00000000:00:1B.0` of `nvidia-smi --query-gpu=index,name,pci.bus_id`.
 fn of_query(line: &str) -> Option<NamedGpu> {
     let mut cells = line.split(',').map(str::trim);
     let index = cells.next()?.parse().ok()?;
     let cells: Vec<&str> = cells.collect();
-    let name = cells.iter().find(|it| kind_of_name(it).is_some())?;
+    let of_nvidia = |it: &&&str| MAKES.iter().any(|make| it.starts_with(make));
+    let name = cells.iter().filter(of_nvidia);
+    let name = name.into_iter().find(|it| kind_of_name(it).is_some())?;
     (index < MOST_LISTED as u32 && name.len() < 80).then(|| NamedGpu {
         index,
         name: (*name).to_owned(),

@@ -18,6 +18,8 @@ pub(crate) struct LstopoReader {
     /// Numbers of bridges so far.
     bridges: usize,
     devices: Vec<Nested>,
+    /// A second machine has begun.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,9 @@ impl LstopoReader {
     pub(crate) fn line(&mut self, line: &str) -> bool {
         let text = line.trim();
         let indent = line.len() - line.trim_start().len();
-        if text.starts_with("Machine (") || text.starts_with("Machine L#0") {
+        if is_machine(text) {
+            // Another machine is not joined with this one.
+            self.is_over |= !self.devices.is_empty() || self.bridges > 0;
             self.open = vec![Object {
                 indent,
                 bridge: None,
@@ -53,8 +57,14 @@ impl LstopoReader {
             }];
             return true;
         }
-        if self.open.is_empty() || text.is_empty() {
+        let word = text.split([' ', '"', '(']).next().unwrap_or_default();
+        // `GPU 0: NAME` is of nvidia-smi.
+        let is_listed = text.starts_with("GPU ") && !text[4..].starts_with(['"', 'L']);
+        if self.open.is_empty() || is_listed || !is_object(word) {
             return false;
+        }
+        if self.is_over {
+            return true;
         }
         while self.open.last().is_some_and(|it| it.indent >= indent) {
             self.open.pop();
@@ -67,7 +77,6 @@ impl LstopoReader {
             bridge: None,
             numa: None,
         };
-        let word = text.split([' ', '"', '(']).next().unwrap_or_default();
         match word {
             "NUMANode" => {
                 // Beside what is near it (version 2), or around it (version 1).
@@ -79,11 +88,9 @@ impl LstopoReader {
                 object.bridge = Some(self.bridges);
             }
             "PCI" | "PCI-dev" => self.device(text),
-            "CoProc" | "CoProc(CUDA)" | "GPU" | "GPU(NVML)" => self.name(|it| {
-                let of_nvidia = ["cuda", "nvml", "renderD"]
-                    .iter()
-                    .any(|it| text.contains(it));
-                it.is_gpu |= of_nvidia;
+            // Graphics of processors and cards of others have a `renderD`, too.
+            "CoProc" | "GPU" => self.name(|it| {
+                it.is_gpu |= ["cuda", "nvml"].iter().any(|it| text.contains(it));
             }),
             "OpenFabrics" => {
                 let name = text.split('"').nth(1).filter(|it| is_device_name(it));
@@ -157,6 +164,46 @@ impl LstopoReader {
         };
         (count > 0).then_some((matrix, named))
     }
+}
+
+/// `Machine (252GB total)`, or `Machine L#0 (…)`.
+fn is_machine(text: &str) -> bool {
+    let size = text.strip_prefix("Machine (");
+    let size = size.is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit() || it == 'P'));
+    size || text.starts_with("Machine L#0")
+}
+
+/// Whether an object of hwloc is called so.
+fn is_object(word: &str) -> bool {
+    const OBJECTS: [&str; 22] = [
+        "Package",
+        "Socket",
+        "Die",
+        "NUMANode",
+        "Group0",
+        "Core",
+        "PU",
+        "HostBridge",
+        "PCIBridge",
+        "PCI",
+        "PCI-dev",
+        "Bridge",
+        "Block",
+        "Net",
+        "Network",
+        "OpenFabrics",
+        "CoProc",
+        "GPU",
+        "DMA",
+        "Misc",
+        "MemCache",
+        "Storage",
+    ];
+    let is_cache = || {
+        let mut letters = word.chars();
+        letters.next() == Some('L') && letters.next().is_some_and(|it| it.is_ascii_digit())
+    };
+    OBJECTS.contains(&word) || is_cache()
 }
 
 /// How near two devices are in nvidia-smi's words.

@@ -331,11 +331,16 @@ impl Listings {
     }
 
     /// Joins GPUs as CUDA numbers them. Returns `true` if nvidia-smi numbers them so, too: they are
-    /// as many, and in the order of their bus ids.
-    fn join_devices(&mut self, devices: Vec<NamedGpu>) -> bool {
+    /// as many, and in the order of their bus ids, or all alike. Several samples may list them.
+    fn join_devices(&mut self, mut devices: Vec<NamedGpu>) -> bool {
+        devices.sort_by_key(|it| (it.index, it.bus_id.is_none()));
+        devices.dedup_by_key(|it| it.index);
         let is_whole = !self.has_places() || self.gpu_count() == devices.len();
         let ids: Vec<_> = devices.iter().map(|it| it.bus_id.as_deref()).collect();
+        let are_alike = devices.windows(2).all(|it| it[0].name == it[1].name);
+        let is_known = are_alike || ids.iter().all(Option::is_some);
         let in_order = (0..).zip(&devices).all(|it| it.0 == it.1.index) && ids.is_sorted();
+        let in_order = in_order && is_known;
         let is_numbered = devices.is_empty() || (is_whole && in_order);
         if is_numbered {
             self.gpus.extend(devices);

@@ -61,7 +61,7 @@ impl Gpu {
         if let Some(part) = gpu.mlopart {
             // NCCL reads the part off the name (`fillInfo`).
             name.push_str(&format!(" MLOPart {part}"));
-            uuid[7] = part as u8 + 1;
+            uuid[7] = (part as u8).wrapping_add(1);
         }
         Self {
             name,

@@ -67,6 +67,22 @@ fn ranks_on_one_gpu_have_no_nvlink_sharp() {
 }
 
 #[test]
+fn whole_gpus_with_one_number_are_no_parts() {
+    fn renumber(element: &mut Element) {
+        if element.tag == Tag::Gpu {
+            element.set("dev", "0".to_owned());
+        }
+        element.children.iter_mut().for_each(renumber);
+    }
+    let mut document = Machine::named("dgx-h100").unwrap().document().unwrap();
+    renumber(&mut document.root);
+    let job = Job::hosts(document, 1);
+    for version in [V2_29, V2_30, V2_32] {
+        assert!(has_nvls(&plan(&job, version, &[]).unwrap()), "{version}");
+    }
+}
+
+#[test]
 fn an_old_driver_keeps_parts_from_ports_over_c2c() {
     let job = Job::hosts(parts("gb200-nvl72-tray", 4), 2);
     let direct = |planned: &Planned| {

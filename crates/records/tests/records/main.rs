@@ -9,3 +9,4 @@ mod prose;
 mod published;
 mod result_properties;
 mod results;
+mod samples;
