@@ -135,6 +135,10 @@ fn codes_are_judged_by_place_and_number() {
     ] {
         assert_eq!(cause(text, place), Some(expected), "{text}");
     }
+}
+
+#[test]
+fn lines_of_any_program_are_judged_by_codes_and_reasons() {
     let line = |text: &str| find(&Said::line(text)).map(|it| it.meaning.cause.id);
     for (text, expected) in [
         (
