@@ -95,10 +95,17 @@ fn change(machine: &mut Machine, assumed: &str, otherwise: &str) {
 
 impl fmt::Display for DecidingAssumption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |it: &PlanFigures| it.cells().join("; ");
+        let words = |it: &PlanFigures| {
+            let mut cells = it.cells();
+            if let Some(bandwidth) = cells.last_mut().filter(|it| !it.is_empty()) {
+                bandwidth.push_str(" GB/s");
+            }
+            let cells = cells.into_iter().filter(|it| !it.is_empty());
+            cells.collect::<Vec<_>>().join("; ")
+        };
         write!(
             f,
-            "{} is assumed ({} GB/s); with {} it is {} GB/s: `{}` settles it",
+            "Assumed: {} ({}). If {}: ({}). `{}` tells.",
             self.assumed,
             words(&self.so),
             self.otherwise,
@@ -210,22 +217,22 @@ pub fn add(page: &mut Page, assumptions: &[DecidingAssumption]) {
     };
     let mut table = Table::new([
         "if",
+        "instead of",
         "GPU–GPU",
         "channels",
         "all-reduce",
         ">bus GB/s",
         "settled by",
     ]);
-    let mut row = |words: String, outcome: &PlanFigures, settled_by: &str| {
-        let mut cells = vec![words];
+    let mut row = |words: &str, assumed: &str, outcome: &PlanFigures, settled_by: &str| {
+        let mut cells = vec![words.to_owned(), assumed.to_owned()];
         cells.extend(outcome.cells());
         cells.push(settled_by.to_owned());
         table.row(cells);
     };
-    row("as assumed".to_owned(), &first.so, "");
+    row("as assumed", "", &first.so, "");
     for it in assumptions {
-        let words = format!("{}, not {}", it.otherwise, it.assumed);
-        row(words, &it.then, &it.settled_by);
+        row(&it.otherwise, &it.assumed, &it.then, &it.settled_by);
     }
     let remark = "another value than is assumed changes the plan; the all-reduce is one of 256 MiB";
     page.section("Assumptions", remark).table(table);

@@ -1,5 +1,7 @@
 //! Causes whose words count only beside other evidence.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::{hang, memory, network, nvlink, speed, start};
 use findings::causes::{self, Cause, Certainty};
@@ -54,23 +56,25 @@ fn any(element: &Element, fits: fn(&Element) -> bool) -> bool {
 /// Says whether words count, and what they mean then.
 type Check = fn(&Beside<'_>, Verdict) -> Option<Verdict>;
 
-/// The causes, each with its check.
-const CHECKS: [(&Cause, Check); 8] = [
-    (&network::LOCKED_MEMORY, locked),
-    (&hang::UNEVEN_PAT, uneven),
-    (&nvlink::MNNVL_CUMEM, mnnvl),
-    (&start::NO_PLUGIN, plugin),
-    (&memory::MANY_COMMUNICATORS, communicators),
-    (&memory::SHARED_NET_BUFFER, buffer),
-    (&speed::PROFILER_COST, profiler),
-    (&speed::SYMMETRIC_FEW_CTAS, blocks),
+/// The causes by id, each with its check.
+const CHECKS: [(&str, Check); 10] = [
+    (network::LOCKED_MEMORY.id, locked),
+    (hang::UNEVEN_PAT.id, uneven),
+    (nvlink::MNNVL_CUMEM.id, mnnvl),
+    (start::NO_PLUGIN.id, plugin),
+    (memory::MANY_COMMUNICATORS.id, communicators),
+    (memory::SHARED_NET_BUFFER.id, buffer),
+    (speed::PROFILER_COST.id, profiler),
+    (speed::SYMMETRIC_FEW_CTAS.id, blocks),
+    ("efa-missing", unchosen),
+    ("efa-init", unchosen),
 ];
 
 /// Takes these causes' words, and gives a verdict for those that count.
 pub(crate) fn verdicts(hits: &mut Hits, beside: &Beside<'_>) -> Vec<Verdict> {
     let checked = CHECKS
         .iter()
-        .filter_map(|(cause, check)| check(beside, hits.take(cause)?));
+        .filter_map(|(cause, check)| check(beside, hits.take(causes::of_id(cause)?)?));
     checked.collect()
 }
 
@@ -163,16 +167,8 @@ pub(crate) fn has_no_cumem(log: &Log, host: &str) -> bool {
 fn plugin(beside: &Beside<'_>, verdict: Verdict) -> Option<Verdict> {
     let log = beside.log;
     let is_networked = log.hosts.len() > 1 || log.communicators.iter().any(|it| it.nodes > 1);
-    let has_sockets = |host: &String| {
-        let networks = log.hosts.get(host).and_then(|it| it.values.get("network"));
-        networks.is_some_and(|it| it.contains("Socket"))
-    };
-    let hosts: Vec<String> = verdict
-        .hosts
-        .iter()
-        .filter(|it| has_sockets(it))
-        .cloned()
-        .collect();
+    let mut hosts = verdict.hosts.clone();
+    hosts.retain(|it| networks(log, it).is_some_and(|it| it.contains("Socket")));
     if hosts.is_empty() || !is_networked || !beside.has_efa {
         return None;
     }
@@ -183,6 +179,38 @@ fn plugin(beside: &Beside<'_>, verdict: Verdict) -> Option<Verdict> {
         certainty: Likely,
         ..verdict
     })
+}
+
+/// The networks that the processes of a host took, if the log says so.
+fn networks<'a>(log: &'a Log, host: &str) -> Option<&'a BTreeSet<String>> {
+    log.hosts.get(host)?.values.get("network")
+}
+
+/// What the plug-in for EFA says before NCCL chooses a network, besides that it has no adapter.
+const BEFORE_THE_CHOICE: [&str; 3] = [
+    "nitialization failed",
+    "Initializing plugin failed",
+    "Failed to initialize",
+];
+
+/// A plug-in for EFA that finds no adapter or does not start, on hosts that took no other network
+/// than sockets: images of AWS have it on all machines, and it tries one protocol after the other.
+fn unchosen(beside: &Beside<'_>, mut verdict: Verdict) -> Option<Verdict> {
+    let is_early = |it: &Line| BEFORE_THE_CHOICE.iter().any(|word| it.text.contains(word));
+    if verdict.cause.id == "efa-init" && !verdict.lines.iter().all(is_early) {
+        return Some(verdict);
+    }
+    let log = beside.log;
+    let has_other = |host: &String| {
+        let mut taken = networks(log, host).into_iter().flatten().peekable();
+        taken.peek().is_some() && taken.all(|it| it != "Socket")
+    };
+    if verdict.hosts.is_empty() {
+        let is_contradicted = !log.hosts.is_empty() && log.hosts.keys().all(has_other);
+        return (!is_contradicted).then_some(verdict);
+    }
+    verdict.hosts.retain(|it| !has_other(it));
+    (!verdict.hosts.is_empty()).then_some(verdict)
 }
 
 /// As few communicators leave memory to others.
@@ -225,7 +253,7 @@ fn holds_much(cause: &Cause, line: &str) -> Option<Certainty> {
 
 /// Many communicators on a GPU whose memory is full.
 fn communicators(beside: &Beside<'_>, verdict: Verdict) -> Option<Verdict> {
-    let mut counts = std::collections::BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for member in beside.log.communicators.iter().flat_map(|it| &it.members) {
         if member.stage.is_some_and(|it| it < Stage::Destroyed) {
             let of = (&member.host, member.process, member.gpu);

@@ -1,5 +1,6 @@
 //! The tables of lines.
 
+use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::{Subject, of_id};
 use findings::facts::{Said, all, counters, find, frames, of_warning};
 
@@ -134,6 +135,10 @@ fn codes_are_judged_by_place_and_number() {
     ] {
         assert_eq!(cause(text, place), Some(expected), "{text}");
     }
+}
+
+#[test]
+fn lines_of_any_program_are_judged_by_codes_and_reasons() {
     let line = |text: &str| find(&Said::line(text)).map(|it| it.meaning.cause.id);
     for (text, expected) in [
         (
@@ -153,6 +158,10 @@ fn codes_are_judged_by_place_and_number() {
             "Test CUDA failure common.cu:516 'no kernel image is available for execution on the device'",
             "library-lacks-gpu",
         ),
+        // Numbers are whole.
+        ("exits with return code = -7", "crashed"),
+        ("exits with return code = -70", "earlier-failure"),
+        ("exits with return code = -150", "earlier-failure"),
         (
             "RuntimeError: CUDA error: device-side assert triggered",
             "kernel-fault",
@@ -160,6 +169,21 @@ fn codes_are_judged_by_place_and_number() {
     ] {
         assert_eq!(line(text), Some(expected), "{text}");
     }
+    let certainty = |text: &str| find(&Said::line(text)).map(|it| it.meaning.certainty);
+    let step = "srun: error: Unable to create step for job 991: ";
+    for (text, expected) in [
+        ("More processors requested than permitted", Likely),
+        ("Requested node configuration is not available", Likely),
+        ("Job/step already completing or completed", Possible),
+    ] {
+        assert_eq!(
+            certainty(&format!("{step}{text}")),
+            Some(expected),
+            "{text}"
+        );
+    }
+    let needs = "torchvision 0.15 is not compatible with the current PyTorch installation";
+    assert_eq!(line(needs), None);
     assert_eq!(line("wandb: CUDA is fine"), None);
     assert_eq!(line("NVRM: GPU0 Xid and so on"), None);
 }

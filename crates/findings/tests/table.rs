@@ -69,6 +69,24 @@ fn causes_that_refine_others_are_known() {
 }
 
 #[test]
+fn rows_of_confused_causes_are_whole() {
+    let rows = include_str!("../src/causes/confused.tsv").lines();
+    let rows: Vec<&str> = rows.filter(|it| !it.starts_with('#')).collect();
+    for row in &rows {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [cause, other, _] = columns[..] else {
+            panic!("not of three columns: {row:?}");
+        };
+        let is_known = |id: &str| of_id(id).is_some();
+        assert!(
+            is_known(cause) && (other == "-" || is_known(other)),
+            "{row:?}"
+        );
+    }
+    assert_eq!(rows.len(), rows_of_confused().count());
+}
+
+#[test]
 fn every_cause_names_what_it_may_be_confused_with() {
     let mut pairs = BTreeSet::new();
     for (cause, other, tell) in rows_of_confused() {

@@ -152,7 +152,7 @@ impl GpuFacts {
                 "peer access is taken to be granted, though NVIDIA's driver refuses it for {name} (then NCCL goes \
                  through host memory): put the output of `nvidia-smi topo -p2p r` beside this"
             );
-            assumed.push_decisive("peer-access", "peer access is granted", text);
+            assumed.push_decisive("peer-access", "peer access", text);
         }
         let mut no_p2p: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for (one, other) in facts.peers.iter().flat_map(Peers::refusals) {
@@ -271,7 +271,7 @@ pub(crate) fn assume_adapters(
     if adapters > 0 && gpus.gdr {
         assumed.push_decisive(
             "gpudirect",
-            "GPUDirect RDMA works",
+            "GPUDirect RDMA",
             "GPUDirect RDMA is taken to work between all GPUs and adapters: NCCL's log says \
              whether it does (NCCL_DEBUG=INFO)",
         );

@@ -73,6 +73,38 @@ fn a_missing_plug_in_counts_on_hosts_with_efa() {
     assert_eq!(found(&[("job.log", &one), efa]), NOTHING);
 }
 
+/// Images of AWS have the plug-in on all machines, and it tries one protocol after the other.
+#[test]
+fn a_plug_in_for_efa_counts_where_no_network_was_chosen() {
+    let log = |said: &str, network: &str| {
+        let chosen = line("n1", 7, &format!("Using network {network}"));
+        line("n1", 7, said) + &chosen + &start("n1", 7, 1, [0, 2, 1], true)
+    };
+    for (said, cause) in [
+        ("NET/OFI No eligible providers were found", "efa-missing"),
+        ("NET/OFI Only EFA provider is supported", "efa-missing"),
+        ("NET/OFI Failed to initialize rdma protocol", "efa-init"),
+        ("NET/OFI aws-ofi-nccl initialization failed", "efa-init"),
+        ("NET/OFI Initialization failed", "efa-init"),
+    ] {
+        for network in ["IB", "AWS Libfabric", "Libfabric"] {
+            assert_eq!(in_log(&log(said, network)), NOTHING, "{said}, {network}");
+            let bare = log(said, network).replacen("n1:7:9 [0] NCCL INFO ", "", 1);
+            assert_eq!(in_log(&bare), NOTHING, "{bare}");
+        }
+        let expected = [(cause, Possible)];
+        assert_eq!(in_log(&log(said, "Socket")), expected, "{said}");
+        assert_eq!(in_log(&line("n1", 7, said)), expected, "{said}");
+        assert_eq!(in_log(&format!("{said}\n")), expected, "{said}");
+        // Another host's network says nothing of this one.
+        let two = log(said, "Socket") + &line("n2", 7, "Using network AWS Libfabric");
+        assert_eq!(in_log(&two), expected, "{said}");
+    }
+    let later = "NET/OFI Creating new endpoint for domain rdmap0 failed: Cannot allocate memory";
+    let later = log("x", "AWS Libfabric") + &line("n1", 7, later);
+    assert_eq!(in_log(&later), [("efa-init", Possible)]);
+}
+
 #[test]
 fn full_memory_counts_where_there_are_many_communicators() {
     let starts = |count| -> String {

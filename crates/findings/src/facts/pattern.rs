@@ -141,6 +141,12 @@ fn ends_with_number(text: &str) -> bool {
     inner.is_some_and(|it| !it.1.is_empty() && it.1.bytes().all(|it| it.is_ascii_digit()))
 }
 
+/// Whether the last piece ends within a number.
+fn cuts(word: &str, behind: &str, rest: &[Piece]) -> bool {
+    let is_digit = |it: Option<&u8>| it.is_some_and(u8::is_ascii_digit);
+    rest.is_empty() && is_digit(word.as_bytes().last()) && is_digit(behind.as_bytes().first())
+}
+
 /// A search for pieces in a text.
 struct Search<'a> {
     /// Tries that are left.
@@ -157,7 +163,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether pieces follow in a text; `is_next`: right at its beginning.
+    /// Whether pieces follow in a text; `is_next`: right at its beginning. A number at the end is a
+    /// whole one: `= -7` is not in `= -70`.
     fn follows(&mut self, pieces: &[Piece], text: &'a str, is_next: bool) -> bool {
         let Some((first, rest)) = pieces.split_first() else {
             return true;
@@ -179,11 +186,12 @@ impl<'a> Search<'a> {
             }
             Piece::Text(word) if is_next => {
                 let end = text.strip_prefix(word);
-                end.is_some_and(|it| self.follows(rest, it, true))
+                end.is_some_and(|it| !cuts(word, it, rest) && self.follows(rest, it, true))
             }
             Piece::Text(word) => text.match_indices(word).any(|(at, _)| {
                 self.tries = self.tries.saturating_sub(1);
-                self.tries > 0 && self.follows(rest, &text[at + word.len()..], true)
+                let end = &text[at + word.len()..];
+                self.tries > 0 && !cuts(word, end, rest) && self.follows(rest, end, true)
             }),
         }
     }

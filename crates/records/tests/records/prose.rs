@@ -188,7 +188,7 @@ fn what_is_assumed_has_the_machines_of_other_values() {
     for (otherwise, words) in [
         ("AMD (EPYC, Ryzen)", "vendor=\"AuthenticAMD\""),
         ("8 lanes of each GPU", "link_width=\"8\""),
-        ("the driver refuses peer access", "no_p2p=\"1\""),
+        ("no peer access (the driver refuses it)", "no_p2p=\"1\""),
     ] {
         let other = found.iter().find(|it| it.0 == otherwise).expect(otherwise);
         assert!(other.1.contains(words), "{otherwise}: {}", other.1);
