@@ -15,7 +15,7 @@ pub struct SaidProcessor {
 const LONGEST: usize = 60;
 
 /// Words that name AMD's processors.
-const AMD: [&str; 3] = ["EPYC", "RYZEN", "THREADRIPPER"];
+const AMD: [&str; 3] = ["EPYC", "Ryzen", "Threadripper"];
 
 /// Series of processors in names: words before the number, its digits (`?` is a digit, `*` also a
 /// letter) and what Linux calls family and model. Source: the manuals of AMD and Intel for these
@@ -27,24 +27,24 @@ const SERIES: [(&str, &str, i32, i32); 24] = [
     ("EPYC", "8*?4", 25, 160),
     ("EPYC", "9*?4", 25, 17),
     ("EPYC", "9*?5", 26, 2),
-    ("PLATINUM", "81??", 6, 85),
-    ("PLATINUM", "82??", 6, 85),
-    ("PLATINUM", "83??", 6, 106),
-    ("PLATINUM", "84??", 6, 143),
-    ("PLATINUM", "85??", 6, 207),
-    ("GOLD", "51??", 6, 85),
-    ("GOLD", "52??", 6, 85),
-    ("GOLD", "53??", 6, 106),
-    ("GOLD", "54??", 6, 143),
-    ("GOLD", "55??", 6, 207),
-    ("GOLD", "61??", 6, 85),
-    ("GOLD", "62??", 6, 85),
-    ("GOLD", "63??", 6, 106),
-    ("GOLD", "64??", 6, 143),
-    ("GOLD", "65??", 6, 207),
-    ("SILVER", "41??", 6, 85),
-    ("SILVER", "42??", 6, 85),
-    ("SILVER", "43??", 6, 106),
+    ("Platinum", "81??", 6, 85),
+    ("Platinum", "82??", 6, 85),
+    ("Platinum", "83??", 6, 106),
+    ("Platinum", "84??", 6, 143),
+    ("Platinum", "85??", 6, 207),
+    ("Gold", "51??", 6, 85),
+    ("Gold", "52??", 6, 85),
+    ("Gold", "53??", 6, 106),
+    ("Gold", "54??", 6, 143),
+    ("Gold", "55??", 6, 207),
+    ("Gold", "61??", 6, 85),
+    ("Gold", "62??", 6, 85),
+    ("Gold", "63??", 6, 106),
+    ("Gold", "64??", 6, 143),
+    ("Gold", "65??", 6, 207),
+    ("Silver", "41??", 6, 85),
+    ("Silver", "42??", 6, 85),
+    ("Silver", "43??", 6, 106),
 ];
 
 /// Letters behind the numbers of processors. A `W` is one of watts, too.
@@ -60,24 +60,27 @@ pub(crate) fn processor(line: &str) -> Option<SaidProcessor> {
         .split(|it: char| !it.is_ascii_alphanumeric())
         .filter(|it| !it.is_empty())
         .collect();
-    let of_amd = words.iter().find(|it| AMD.contains(it));
+    let of_amd = AMD
+        .iter()
+        .find(|it| words.contains(&&*it.to_ascii_uppercase()));
     let has_core = words
         .windows(2)
         .any(|it| it[0] == "INTEL" && it[1] == "CORE")
         || upper.contains("INTEL(R) CORE");
-    let of_intel = words.iter().find(|it| **it == "XEON");
-    let (vendor, name) = match (of_amd, of_intel, has_core) {
-        (Some(name), None, false) => ("AuthenticAMD", *name),
-        (None, Some(_), _) => ("GenuineIntel", "XEON"),
-        (None, None, true) => ("GenuineIntel", "INTEL CORE"),
-        (None, None, false) if words.contains(&"INTEL") => ("GenuineIntel", ""),
+    let (vendor, name) = match (of_amd, words.contains(&"XEON"), has_core) {
+        (Some(name), false, false) => ("AuthenticAMD", *name),
+        (None, true, _) => ("GenuineIntel", "Xeon"),
+        (None, false, true) => ("GenuineIntel", "Intel Core"),
+        (None, false, false) if words.contains(&"INTEL") => ("GenuineIntel", ""),
         _ => return None,
     };
     let series = words.windows(2).find_map(|pair| {
         let mut all = SERIES.iter();
-        let known = all.find(|it| it.0 == pair[0] && fits(pair[1], it.1))?;
+        let known = all.find(|it| it.0.eq_ignore_ascii_case(pair[0]) && fits(pair[1], it.1))?;
         let is_amd = AMD.contains(&known.0);
-        (is_amd == (vendor == "AuthenticAMD")).then(|| (format!("{} {}", pair[0], pair[1]), known))
+        let brand = if is_amd { "" } else { "Xeon " };
+        let name = format!("{brand}{} {}", known.0, pair[1]);
+        (is_amd == (vendor == "AuthenticAMD")).then_some((name, known))
     });
     match series {
         Some((name, known)) => Some(SaidProcessor {
@@ -103,7 +106,8 @@ pub(crate) fn labelled(value: &str) -> Option<SaidProcessor> {
         (false, true) => Some("GenuineIntel"),
         _ => None,
     };
-    let whole = value.split(['(', ',', ';', '|']).next()?.trim();
+    let whole = value.split(['(', ',', ';', '|']).next()?;
+    let whole = whole.trim_matches(|it: char| "*`_".contains(it) || it.is_whitespace());
     let name = || whole.chars().take(LONGEST).collect();
     match processor(value) {
         Some(known) if known.family.is_some() => Some(known),

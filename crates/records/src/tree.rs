@@ -96,7 +96,7 @@ pub(crate) fn system(
             None => ("processor", "a Xeon of Sapphire Rapids"),
         };
         let (id, by_text) = match said.filter(|_| is_said) {
-            Some(said) => (id_of_said, format!(", as the text says {}", said.name)),
+            Some(said) => (id_of_said, format!(", for the text says `{}`", said.name)),
             None => (id, String::new()),
         };
         let text = format!(
