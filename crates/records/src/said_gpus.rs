@@ -194,8 +194,12 @@ pub(crate) fn mention(line: &str) -> Option<Mention> {
                 begin == 0 && length == words.len() && first.is_one_of(&["nvidia", "tesla"])
             };
             let named = name(behind).filter(|it| follows(behind, it.1));
-            if let Some((name, _)) = named.filter(|it| is_labelled || is_whole(it.1)) {
-                return Some(Mention { count: None, name });
+            if let Some((name, length)) = named.filter(|it| is_labelled || is_whole(it.1)) {
+                // `GPU: H100 (2x)`
+                let next = behind.get(length).map_or("", |it| &it.bare);
+                let digits = next.trim_matches(['x', 'X', '×']);
+                let count = digits.parse().ok().filter(|_| digits != next);
+                return Some(Mention { count, name });
             }
             let text: Vec<&str> = part.iter().map(|it| &*it.bare).collect();
             let is_item = length <= MOST_BEFORE && part[length - 1].end == Some(',');
@@ -227,7 +231,8 @@ pub(crate) fn is_of_one(line: &str) -> bool {
     let is_one = |(at, word): (usize, &Word)| {
         let lower = word.bare.to_lowercase();
         let rest = lower.strip_prefix("gpu");
-        let next = words.get(at + 1).map(|it| &*it.bare);
+        let next = words.get(at + 1).filter(|it| !it.begins);
+        let next = next.map(|it| &*it.bare);
         let parted = rest == Some("") && word.end.is_none() && next.is_some_and(is_number);
         parted || rest.is_some_and(is_number)
     };

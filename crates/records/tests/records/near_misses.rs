@@ -46,6 +46,7 @@ fn gpus_of_other_machines_are_not_those_of_this_one() {
         "2x RTX 4090 and 2x H100",
         "4x H100",
         "GPU: 4x H100",
+        "GPU: H100 (4x)",
         "Someone told me that 2x H100 in one box help",
         "My friend's box (2x H100)",
         "2 A2000 forms",
@@ -69,6 +70,7 @@ fn clear_forms_name_the_gpus() {
         ("AMD EPYC 9354, 2x L40S", "L40S", 89),
         ("My current machine has 2 H100 with 512 GB.", "H100", 90),
         ("GPU: NVIDIA H100 PCIe", "NVIDIA H100 PCIe", 90),
+        ("GPU: H100 (2x)", "H100", 90),
         ("Graphics: 2x Tesla T4", "Tesla T4", 75),
         ("Graphics card: RTX 4090", "RTX 4090", 89),
         ("| **GPUs** | 2× NVIDIA L40S (48 GB) |", "NVIDIA L40S", 89),
@@ -211,6 +213,7 @@ fn links_of_other_devices_are_not_those_of_gpus() {
         ("GPU link: PCIe-Gen4 @ x8", "16.0"),
         ("PCIe link: PCIe 4.0 x8 per GPU", "16.0"),
         ("GPUs in PCIe 3.0 x8 slots", "8.0"),
+        ("| **PCIe Link** | Gen4 x8 per GPU (16 GT/s) |", "16.0"),
         ("2x RTX 4090 in PCIe5.0 x8", "16.0"),
     ] {
         let (machine, assumed) = read(&format!("{line}\n{PAIR}"));
