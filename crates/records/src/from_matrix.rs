@@ -187,7 +187,7 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Assumed) -> Vec<Option
     };
     let numbers: Vec<u32> = matrix.devices.iter().filter_map(|it| it.gpu).collect();
     let unnamed = numbers.iter().filter(|it| named(**it).is_none()).count();
-    let counted = facts.prose.name_of(numbers.len());
+    let counted = facts.said_name();
     let counted = counted.filter(|_| unnamed == numbers.len());
     // A report may name one of equal GPUs.
     let mut names = facts.gpus.iter().map(|it| it.name.as_str());
@@ -200,31 +200,35 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Assumed) -> Vec<Option
         Some(named(number).unwrap_or(guess))
     });
     let kinds = kinds.collect();
+    let joined = if matrix.has_nvlinks() {
+        "of"
+    } else {
+        "without"
+    };
+    let id = format!("gpus-{joined}-nvlinks-{}", guess.sm);
     if let (1.., Some(like), Some(_)) = (unnamed, like, alike) {
-        let which = match unnamed == numbers.len() {
+        let is_all = unnamed == numbers.len();
+        let which = match is_all {
             true => "the GPUs are",
             false => "GPUs without a name are",
         };
-        assumed.push(format!(
+        let text = format!(
             "{which} taken for {like}, as the text says: put the output of `nvidia-smi -L` beside this"
-        ));
+        );
+        match is_all {
+            true => assumed.push_decisive(id, like, text),
+            false => assumed.push(text),
+        }
     } else if unnamed > 0 {
         let why = match matrix.has_nvlinks() {
             true => ", by their NVLinks",
             false => "",
         };
-        let id = match matrix.has_nvlinks() {
-            true => format!("gpus-of-nvlinks-{}", guess.sm),
-            false => "gpus-without-nvlinks".to_owned(),
-        };
-        assumed.push_decisive(
-            id,
-            format!("GPUs of sm {}", guess.sm),
-            format!(
-                "the GPUs are taken for sm {}{why}: put the output of `nvidia-smi -L` beside this",
-                guess.sm
-            ),
+        let text = format!(
+            "the GPUs are taken for sm {}{why}: put the output of `nvidia-smi -L` beside this",
+            guess.sm
         );
+        assumed.push_decisive(id, format!("GPUs of sm {}", guess.sm), text);
     }
     kinds
 }

@@ -128,14 +128,43 @@ const IDS: [(RangeInclusive<u16>, i32); 12] = [
 
 /// The kind of a GPU with this name.
 pub fn kind_of_name(name: &str) -> Option<Kind> {
-    let whole = |word: &str| {
-        name.match_indices(word).any(|(at, _)| {
-            let before = name[..at].chars().next_back();
-            !before.is_some_and(char::is_alphanumeric)
-        })
-    };
-    let found = NAMES.iter().find(|(word, _)| whole(word));
+    let found = NAMES.iter().find(|(word, _)| is_whole(name, word));
     found.map(|(_, sm)| Kind::of(*sm))
+}
+
+/// Whether a name has this word, and not behind letters or digits.
+fn is_whole(name: &str, word: &str) -> bool {
+    name.match_indices(word).any(|(at, _)| {
+        let before = name[..at].chars().next_back();
+        !before.is_some_and(char::is_alphanumeric)
+    })
+}
+
+/// Whether a word is the name of a kind, with at most what tells its variants apart: `A10G`,
+/// `A100-SXM4-80GB`.
+pub(crate) fn is_model(word: &str) -> bool {
+    let variant = |rest: &str| {
+        let letters = rest.len() <= 2 && rest.chars().all(|it| it.is_ascii_alphabetic());
+        letters || rest.starts_with('-')
+    };
+    let mut known = NAMES.iter().filter(|it| !it.0.contains(' '));
+    known.any(|it| word.strip_prefix(it.0).is_some_and(variant))
+}
+
+/// Most NVLinks of a GPU with this name. Source: NVIDIA's data sheets of the boards.
+pub(crate) fn most_nvlinks(name: &str) -> u32 {
+    let without = ["A10", "A16", "A2", "T4", "RTX 3070", "RTX 3080"];
+    let key = NAMES.iter().map(|it| it.0).find(|it| is_whole(name, it));
+    match kind_of_name(name).map_or(0, |it| it.sm) {
+        _ if key.is_some_and(|it| without.contains(&it)) => 0,
+        60 => 4,
+        70 => 6,
+        75 => 2,
+        80 => 12,
+        86 => 4,
+        90 | 100 | 103 => 18,
+        _ => 0,
+    }
 }
 
 /// Whether a GPU is a GeForce RTX 3050 to 5090, as people write it.

@@ -10,8 +10,8 @@
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], `lstopo`, [`condition`],
 //! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
-//! [`said_link`], [`prose`], [`processor`], [`adapter`], [`outputs`], [`kernel`], [`said`],
-//! `assumed`, `tree`, `from_matrix`, `from_pci`, `doubts`.
+//! [`said_link`], [`said_processor`], `said_gpus`, [`prose`], [`processor`], [`adapter`],
+//! [`outputs`], [`kernel`], [`said`], `assumed`, `tree`, `from_matrix`, `from_pci`, `doubts`.
 
 pub mod adapter;
 mod assumed;
@@ -38,7 +38,9 @@ pub mod prose;
 pub mod read;
 pub mod results;
 pub mod said;
+mod said_gpus;
 pub mod said_link;
+pub mod said_processor;
 mod text;
 pub mod totals;
 mod tree;

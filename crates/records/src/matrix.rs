@@ -91,8 +91,17 @@ impl Matrix {
 
     /// Whether NVLinks join any two devices.
     pub fn has_nvlinks(&self) -> bool {
-        let mut nearness = self.nearness.iter().flatten();
-        nearness.any(|it| matches!(it, Nearness::Nvlinks(_)))
+        self.most_nvlinks() > 0
+    }
+
+    /// Most NVLinks between two devices.
+    pub fn most_nvlinks(&self) -> u32 {
+        let count = |near: &Nearness| match near {
+            Nearness::Nvlinks(count) => *count,
+            _ => 0,
+        };
+        let all = self.nearness.iter().flatten();
+        all.map(count).max().unwrap_or(0)
     }
 }
 

@@ -3,6 +3,7 @@
 use topology::bandwidth::GENERATIONS;
 
 use crate::gpu::{self, Kind};
+pub(crate) use crate::said_link::lane_rate;
 use crate::text::MOST;
 
 /// A bus of a PCI domain.
@@ -49,18 +50,6 @@ impl Link {
             speed: self.speed.min(other.speed),
             width: self.width.min(other.width),
         }
-    }
-}
-
-/// Rate of a lane of a generation of PCI Express, GT/s.
-pub(crate) fn lane_rate(generation: u32) -> f32 {
-    match generation {
-        ..=1 => 2.5,
-        2 => 5.0,
-        3 => 8.0,
-        4 => 16.0,
-        5 => 32.0,
-        _ => 64.0,
     }
 }
 

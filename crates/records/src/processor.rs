@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use topology::node::nccl_family;
 
-use crate::prose;
-use crate::text::{item, numbers, value};
+use crate::said_processor::labelled;
+use crate::text::{numbers, value};
 
 /// Most processors of a machine.
 const MOST: usize = 1 << 14;
@@ -29,6 +29,8 @@ pub(crate) struct ProcessorReader {
     processor: Processor,
     family: Option<i32>,
     model: Option<i32>,
+    /// Linux's family and model, by the name.
+    named: Option<(i32, i32)>,
 }
 
 impl ProcessorReader {
@@ -40,16 +42,10 @@ impl ProcessorReader {
         } else if let Some(vendor) = value(line, "Vendor ID") {
             let known = ["AuthenticAMD", "GenuineIntel"].contains(&vendor);
             self.processor.vendor = known.then(|| vendor.to_owned());
-        } else if let Some(name) = value(line, "Model name").or_else(|| value(item(line), "CPU")) {
-            // Reports have the name alone.
-            let has = |word| name.contains(word);
-            let named = match (has("AMD"), has("Intel")) {
-                (true, _) => Some("AuthenticAMD"),
-                (false, true) => Some("GenuineIntel"),
-                _ => prose::processor(name).map(|it| it.0),
-            };
+        } else if let Some(named) = value(line, "Model name").and_then(labelled) {
             let vendor = &mut self.processor.vendor;
-            *vendor = vendor.take().or(named.map(str::to_owned));
+            *vendor = vendor.take().or(Some(named.vendor.to_owned()));
+            self.named = named.family;
         } else if let Some(family) = value(line, "CPU family") {
             self.family = family.parse().ok();
         } else if let Some(model) = value(line, "Model") {
@@ -60,8 +56,9 @@ impl ProcessorReader {
     }
 
     pub(crate) fn finish(self) -> Processor {
+        let family = self.family.zip(self.model).or(self.named);
         Processor {
-            family: self.family.map(nccl_family).zip(self.model),
+            family: family.map(|it| (nccl_family(it.0), it.1)),
             ..self.processor
         }
     }

@@ -114,7 +114,14 @@ impl<'f> Reader<'f> {
             self.matrix.forget_header();
             return Ok(());
         }
-        if self.matrix.line(number, line)? || self.bandwidths.line(number, line) {
+        let is_of_matrix = self.matrix.line(number, line)?;
+        let has_others = self.matrix.others > 0;
+        if has_others {
+            self.facts.prose.keep_first();
+        } else if is_of_matrix {
+            self.facts.prose.note_matrix();
+        }
+        if is_of_matrix || self.bandwidths.line(number, line) {
             return Ok(());
         }
         if self.tree.line(line) || self.lstopo.line(line) || self.facts.outputs.line(line) {
@@ -135,7 +142,8 @@ impl<'f> Reader<'f> {
         }
         self.facts.has_partitions |= gpu::is_partition(line);
         let named = gpu::named(line);
-        if named.is_empty() {
+        // Prose behind the first of several matrices may be of another machine.
+        if named.is_empty() && !has_others {
             self.facts.prose.line(line);
         }
         let room = MOST.saturating_sub(self.facts.gpus.len());
@@ -271,9 +279,15 @@ impl Listings {
         let named = self.gpus.iter().map(|it| it.name.as_str());
         let named: Vec<&str> = named.filter(|it| !it.is_empty()).collect();
         match named.is_empty() {
-            true => self.prose.name_of(self.gpu_count()).into_iter().collect(),
+            true => self.said_name().into_iter().collect(),
             false => named,
         }
+    }
+
+    /// The name that prose has for all GPUs.
+    pub(crate) fn said_name(&self) -> Option<&str> {
+        let nvlinks = self.matrix.as_ref().map_or(0, Matrix::most_nvlinks);
+        self.prose.name_of(self.gpu_count(), nvlinks)
     }
 
     /// Whether a GPU's name has one of these words.

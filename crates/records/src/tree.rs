@@ -55,10 +55,10 @@ pub(crate) fn system(
     let vendor = known.vendor.as_deref().or(match amd {
         Some(true) => Some("AuthenticAMD"),
         Some(false) => Some("GenuineIntel"),
-        None => said.map(|it| it.0),
+        None => said.as_ref().map(|it| it.vendor),
     });
-    // Of a processor that a listing names, its model follows from the name.
-    let by_name = said.filter(|it| Some(it.0) == vendor).and_then(|it| it.1);
+    let said = said.as_ref().filter(|it| Some(it.vendor) == vendor);
+    let by_name = said.and_then(|it| it.family);
     let by_name = by_name.map(|(family, model)| (nccl_family(family), model));
     let arch = match (known.arch.as_deref(), facts.has_grace()) {
         (Some(arch), _) => arch,
@@ -70,7 +70,21 @@ pub(crate) fn system(
         Some("AuthenticAMD") => (175, 17),
         _ => (6, 143),
     });
-    if arch == "x86_64" && known.family.is_none() && by_name.is_none() {
+    let is_said = known.vendor.is_none() && amd.is_none();
+    let id_of_said = match vendor {
+        Some("AuthenticAMD") => "processor-said-amd",
+        _ => "processor-said-intel",
+    };
+    if let (Some(said), Some(_), "x86_64", None) = (said, by_name, arch, known.family) {
+        let text = format!(
+            "the processor is taken for {}, as the text says: put the output of `lscpu` beside this",
+            said.name
+        );
+        match is_said {
+            true => assumed.push_decisive(id_of_said, &*said.name, text),
+            false => assumed.push(text),
+        }
+    } else if arch == "x86_64" && known.family.is_none() {
         // NCCL's limit is SYS for at most two GPUs on AMD, otherwise PXB.
         let also = match vendor.is_none() && facts.gpu_count() == 2 {
             true => ", and the use of P2P (two GPUs on AMD: on any path; else up to PXB)",
@@ -81,8 +95,12 @@ pub(crate) fn system(
             Some(_) => ("processor-intel", "a Xeon of Sapphire Rapids"),
             None => ("processor", "a Xeon of Sapphire Rapids"),
         };
+        let (id, by_text) = match said.filter(|_| is_said) {
+            Some(said) => (id_of_said, format!(", for the text says `{}`", said.name)),
+            None => (id, String::new()),
+        };
         let text = format!(
-            "the processor is taken for {is}; bandwidth between sockets depends on it{also}: put the output of \
+            "the processor is taken for {is}{by_text}; bandwidth between sockets depends on it{also}: put the output of \
              `lscpu` beside this"
         );
         assumed.push_decisive(id, is.replace("a Xeon of", "Intel,"), text);

@@ -4,6 +4,7 @@ mod condition;
 mod evidence;
 mod machines;
 mod measurements;
+mod near_misses;
 mod pasted;
 mod prose;
 mod published;

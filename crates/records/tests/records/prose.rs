@@ -70,25 +70,6 @@ fn links_are_as_wide_as_the_text_says() {
 }
 
 #[test]
-fn names_of_processors_tell_their_generation() {
-    for (name, family, model) in [
-        ("CPU: 2x AMD EPYC 9354 32-Core", 175, 17),
-        ("two EPYC 7R32", 143, 49),
-        ("Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", 6, 85),
-        ("dual Xeon Platinum 8480+", 6, 143),
-        ("2 × Gold 6330", 6, 106),
-    ] {
-        let (machine, assumed) = beside(&format!("{name}\n"));
-        let ids = format!("familyid=\"{family}\" modelid=\"{model}\"");
-        assert!(machine.contains(&ids), "{name}: {machine}");
-        assert!(!assumed.contains("the processor"), "{assumed}");
-    }
-    // Two kinds are none.
-    let (_, assumed) = beside("EPYC 9354 beside our Xeon Gold 6148\n");
-    assert!(assumed.contains("the processor is taken for"), "{assumed}");
-}
-
-#[test]
 fn the_text_of_lstopo_has_places() {
     let text = "\
 Machine (503GB total)
