@@ -10,7 +10,6 @@ mod times;
 
 #[cfg(feature = "whole")]
 mod whole {
-    pub(crate) mod compare_library;
     pub(crate) mod dist;
     pub(crate) mod fetch;
     pub(crate) mod measure;
@@ -23,7 +22,7 @@ mod whole {
     pub(crate) mod timing;
     pub(crate) mod torch;
     pub(crate) mod web;
-    pub(crate) use xtask::{bless, kernels};
+    pub(crate) use xtask::{bless, compare_library, kernels};
 }
 #[cfg(not(feature = "whole"))]
 mod forwarded;

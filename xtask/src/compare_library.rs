@@ -2,38 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use libdeflater::{Decompressor, crc32};
+use flate2::read::DeflateDecoder;
 use nccl_binary::elf::Constants;
 use nccl_binary::package::{KNOWN, cached};
 use planner::settings::effect;
+use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive};
 use regex::bytes::Regex;
 use tempfile::NamedTempFile;
-use xtask::workspace::nccl_libraries;
 
-/// Most bytes of a wheel, and of a library in it; those of 2.32 have 300 and 474 MB.
+use crate::workspace::nccl_libraries;
+
+/// Most bytes of a library in a wheel; that of 2.32 has 474 MB.
 const MOST_BYTES: u64 = 2 << 30;
-
-/// Most bytes of a wheel's list of files.
-const MOST_LIST_BYTES: u32 = 1 << 20;
 
 /// The library in a wheel.
 const LIBRARY: &str = "nvidia/nccl/lib/libnccl.so.2";
-
-/// Most bytes after the list of files: its end with the longest comment.
-const END_BYTES: u64 = 22 + 0xffff;
 
 /// Beginnings of names that are no tables of NCCL's: the CUDA runtime's, the compiler's, C++'s.
 const OTHERS: [&str; 4] = ["libcudart", "CSWTCH", "_Z", "__"];
 
 /// Arguments of `cargo xtask wheel`.
 #[derive(Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// A wheel of nvidia-nccl-cu12 or -cu13, or libnccl.so.2, for x86-64
     file: PathBuf,
     /// The same of the version to compare with; if left out, the newest one that `cargo xtask fetch
@@ -44,25 +40,28 @@ pub(crate) struct Arguments {
 
 /// What is compared of a library.
 #[derive(Debug, Default, PartialEq)]
-struct Content {
+pub struct Content {
     /// Such as 2.32.3; empty if the library does not say it.
-    version: String,
+    pub version: String,
     /// Tables of numbers and other objects, by name; some names are there several times.
-    tables: BTreeMap<String, BTreeSet<Vec<u8>>>,
+    pub tables: BTreeMap<String, BTreeSet<Vec<u8>>>,
+    /// Its variables.
     settings: BTreeSet<String>,
     /// Interfaces of plug-ins that it looks up, such as `ncclTunerPlugin_v6`.
     plugins: BTreeSet<String>,
 }
 
 impl Content {
+    /// Reads a wheel or a library.
+    ///
     /// # Errors
     /// The file is no wheel of NCCL and no library of it with names.
-    fn of(path: &Path) -> Result<Self> {
+    pub fn of(path: &Path) -> Result<Self> {
         let mut file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
         let mut start = [0; 4];
         let is_packed = file.read_exact(&mut start).is_ok() && start == *b"PK\x03\x04";
         let unpacked = match is_packed {
-            true => Some(unpacked(&mut file).with_context(|| path.display().to_string())?),
+            true => Some(unpacked(file).with_context(|| path.display().to_string())?),
             false => None,
         };
         let library = unpacked.as_ref().map_or(path, |it| it.path());
@@ -100,7 +99,7 @@ impl Content {
     }
 
     /// What differs from an older library, and what the program's list of variables lacks.
-    fn beside(&self, old: &Self) -> Vec<String> {
+    pub fn beside(&self, old: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut list = |what: &str, new: &BTreeSet<String>, old: &BTreeSet<String>| {
             lines.extend(new.difference(old).map(|it| format!("{what}  + {it}")));
@@ -127,7 +126,7 @@ impl Content {
     }
 
     /// Variables that the program does not know.
-    fn beside_program(&self) -> Vec<String> {
+    pub fn beside_program(&self) -> Vec<String> {
         let unknown = self.settings.iter().filter(|it| effect(it).is_none());
         unknown
             .map(|it| format!("not in topo's list  {it}"))
@@ -139,7 +138,7 @@ impl Content {
 ///
 /// # Errors
 /// A file cannot be read.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let newest = || {
         KNOWN
             .iter()
@@ -175,106 +174,42 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpacks the library of a wheel (a ZIP archive) into a file.
-fn unpacked(archive: &mut File) -> Result<NamedTempFile> {
-    let length = archive.metadata()?.len();
-    ensure!(
-        length <= MOST_BYTES,
-        "it has {length} bytes; expected at most {MOST_BYTES}"
-    );
-    let end_at = length.saturating_sub(END_BYTES);
-    let end = bytes_at(archive, end_at, length - end_at)?;
-    let found = end.windows(4).rposition(|it| it == b"PK\x05\x06");
-    let end = &end[found.context("it has no list of files; download it again")?..];
-    let (bytes, at) = (number(end, 12)?, number(end, 16)?);
-    ensure!(
-        bytes <= MOST_LIST_BYTES,
-        "its list of files has {bytes} bytes; expected at most {MOST_LIST_BYTES}"
-    );
-    let list = bytes_at(archive, at.into(), bytes.into())?;
-    let mut rest = &list[..];
-    while rest.starts_with(b"PK\x01\x02") {
-        let half = |at| Ok::<_, anyhow::Error>((number(rest, at)? & 0xffff) as usize);
-        let (name, extra, comment) = (half(28)?, half(30)?, half(32)?);
-        if rest.get(46..46 + name) == Some(LIBRARY.as_bytes()) {
-            let entry = [
-                number(rest, 16)?,
-                number(rest, 20)?,
-                number(rest, 24)?,
-                number(rest, 42)?,
-            ];
-            return unpack(archive, half(10)?, entry);
+/// Unpacks the library of a wheel into a file.
+fn unpacked(archive: File) -> Result<NamedTempFile> {
+    let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
+    let archive = ZipArchive::from_file(archive, &mut buffer)?;
+    let mut entries = archive.entries(&mut buffer);
+    while let Some(entry) = entries.next_entry()? {
+        if entry.file_path().as_ref() != LIBRARY.as_bytes() {
+            continue;
         }
-        rest = rest.get(46 + name + extra + comment..).unwrap_or_default();
+        let (method, place) = (entry.compression_method(), entry.wayfinder());
+        let entry = archive.get_entry(place)?;
+        let packed: Box<dyn Read> = match method {
+            CompressionMethod::STORE => Box::new(entry.reader()),
+            CompressionMethod::DEFLATE => Box::new(DeflateDecoder::new(entry.reader())),
+            _ => bail!("its library is packed in an unknown way; expected deflate, or none"),
+        };
+        // Its length and checksum are compared at its end.
+        let mut library = entry.verifying_reader(packed).take(MOST_BYTES);
+        let mut file = NamedTempFile::new()?;
+        let bytes = io::copy(&mut library, &mut file).context("its library is damaged")?;
+        ensure!(
+            bytes < MOST_BYTES,
+            "its library has more than {MOST_BYTES} bytes"
+        );
+        return Ok(file);
     }
     bail!("it holds no {LIBRARY}; expected a wheel of nvidia-nccl-cu12 or -cu13")
 }
 
-/// Unpacks a file of an archive: its checksum, packed and unpacked bytes, and where it begins.
-fn unpack(
-    archive: &mut File,
-    method: usize,
-    [sum, packed, bytes, at]: [u32; 4],
-) -> Result<NamedTempFile> {
-    ensure!(
-        u64::from(bytes) <= MOST_BYTES,
-        "its library has {bytes} bytes; expected at most {MOST_BYTES}"
-    );
-    let header = bytes_at(archive, at.into(), 30)?;
-    let names = (number(&header, 26)? & 0xffff) + (number(&header, 26)? >> 16);
-    let packed = bytes_at(
-        archive,
-        u64::from(at) + 30 + u64::from(names),
-        packed.into(),
-    )?;
-    let library = match method {
-        0 => packed,
-        8 => {
-            let mut library = vec![0; bytes as usize];
-            let unpacked = Decompressor::new().deflate_decompress(&packed, &mut library);
-            ensure!(
-                unpacked.is_ok_and(|it| it == library.len()),
-                "its library is damaged; download it again"
-            );
-            library
-        }
-        _ => bail!(
-            "its library is packed by method {method}; expected 0 (not at all) or 8 (deflate)"
-        ),
-    };
-    ensure!(
-        crc32(&library) == sum,
-        "the checksum of its library is wrong; download it again"
-    );
-    let mut file = NamedTempFile::new()?;
-    file.write_all(&library)?;
-    Ok(file)
-}
-
-/// Bytes of a file, no more than it has.
-fn bytes_at(file: &mut File, at: u64, bytes: u64) -> Result<Vec<u8>> {
-    let length = file.metadata()?.len();
-    ensure!(
-        at.saturating_add(bytes) <= length,
-        "it ends at byte {length}; expected {bytes} bytes from byte {at} on"
-    );
-    let mut found = vec![0; bytes as usize];
-    file.seek(SeekFrom::Start(at))?;
-    file.read_exact(&mut found)?;
-    Ok(found)
-}
-
-/// The number of four bytes.
-fn number(bytes: &[u8], at: usize) -> Result<u32> {
-    let found = bytes
-        .get(at..at + 4)
-        .context("its list of files is cut off; download it again")?;
-    Ok(u32::from_le_bytes(found.try_into()?))
-}
-
 #[cfg(test)]
 mod tests {
-    use libdeflater::{CompressionLvl, Compressor};
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::DeflateEncoder;
+    use rawzip::ZipArchiveWriter;
 
     use super::*;
 
@@ -328,33 +263,18 @@ mod tests {
 
     /// A wheel with a file.
     fn packed_library(name: &str, file: &[u8]) -> Vec<u8> {
-        let mut packer = Compressor::new(CompressionLvl::fastest());
-        let mut packed = vec![0; packer.deflate_compress_bound(file.len())];
-        let bytes = packer.deflate_compress(file, &mut packed).unwrap();
-        packed.truncate(bytes);
-        let number = |value: usize| (value as u32).to_le_bytes();
-        let sizes = [
-            crc32(file).to_le_bytes(),
-            number(bytes),
-            number(file.len()),
-            number(name.len()),
-        ]
-        .concat();
-        let head = [&[20, 0, 0, 0, 8, 0, 0, 0, 0, 0], &sizes[..]].concat();
-        let mut archive = [b"PK\x03\x04", &head[..], name.as_bytes(), &packed].concat();
-        let list = [b"PK\x01\x02\0\0", &head[..], &[0; 14], name.as_bytes()].concat();
-        let at = archive.len();
-        archive.extend(&list);
-        archive.extend(
-            [
-                b"PK\x05\x06\0\0\0\0\x01\0\x01\0",
-                &number(list.len())[..],
-                &number(at),
-                &[0; 2],
-            ]
-            .concat(),
-        );
-        archive
+        let mut packed = Vec::new();
+        let mut archive = ZipArchiveWriter::new(&mut packed);
+        let entry = archive.new_file(name);
+        let entry = entry.compression_method(CompressionMethod::DEFLATE);
+        let (mut entry, config) = entry.start().unwrap();
+        let mut writer = config.wrap(DeflateEncoder::new(&mut entry, Compression::fast()));
+        writer.write_all(file).unwrap();
+        let (encoder, descriptor) = writer.finish().unwrap();
+        encoder.finish().unwrap();
+        entry.finish(descriptor).unwrap();
+        archive.finish().unwrap();
+        packed
     }
 
     fn content(bytes: &[u8]) -> Result<Content> {
@@ -391,35 +311,5 @@ mod tests {
             }
         }
         assert!(content(&packed_library("nvidia/nccl/lib/other.so", b"")).is_err());
-    }
-
-    #[test]
-    fn real_libraries_differ_as_is_known() {
-        let found = ["2.32.3", "2.31.2"].map(|version| cached(&nccl_libraries(), version));
-        let [Some(new), Some(old)] = found else {
-            eprintln!("not run: NCCL 2.31.2 and 2.32.3 are not fetched (cargo xtask fetch nccl)");
-            return;
-        };
-        let [new, old] = [new, old].map(|library| Content::of(&library).unwrap());
-        assert_eq!(new.version, "2.32.3");
-        let sizes = |name: &str| new.tables[name].first().unwrap().len();
-        assert_eq!(
-            (sizes("ncclTunerConstantsDefaults"), sizes("nvlsEfficiency")),
-            (1152, 16)
-        );
-        let lines = new.beside(&old);
-        for known in [
-            "variable  + NCCL_IB_RAIL_POLICY",
-            "variable  - NCCL_NET_GDR_MLOPART",
-            "table     rubinSpeedArrayIntra: 36 bytes (was none)",
-        ] {
-            assert!(lines.iter().any(|it| it == known), "{known}: {lines:#?}");
-        }
-        // NCCL's counters of its plug-ins, and a name that only a text has.
-        let unknown = new.beside_program();
-        let counted = unknown
-            .iter()
-            .filter(|it| it.ends_with("_PLUGIN_REF_COUNT"));
-        assert_eq!((unknown.len(), counted.count()), (4, 3), "{unknown:#?}");
     }
 }
