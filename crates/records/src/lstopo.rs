@@ -5,7 +5,11 @@ use crate::condition::bus_id;
 use crate::gpu::NamedGpu;
 use crate::matrix::{self, Device, Matrix, Nearness};
 use crate::said_link::SaidLink;
-use crate::text::is_device_name;
+use crate::text::{is_device_name, is_one_of};
+
+/// Objects of hwloc, besides caches.
+const OBJECTS: &str = "Package Socket Die NUMANode Group0 Core PU HostBridge PCIBridge PCI PCI-dev \
+    Bridge Block Net Network OpenFabrics CoProc GPU DMA Misc MemCache Storage";
 
 /// Deepest indentation that is followed.
 const DEEPEST: usize = 64;
@@ -175,35 +179,11 @@ fn is_machine(text: &str) -> bool {
 
 /// Whether an object of hwloc is called so.
 fn is_object(word: &str) -> bool {
-    const OBJECTS: [&str; 22] = [
-        "Package",
-        "Socket",
-        "Die",
-        "NUMANode",
-        "Group0",
-        "Core",
-        "PU",
-        "HostBridge",
-        "PCIBridge",
-        "PCI",
-        "PCI-dev",
-        "Bridge",
-        "Block",
-        "Net",
-        "Network",
-        "OpenFabrics",
-        "CoProc",
-        "GPU",
-        "DMA",
-        "Misc",
-        "MemCache",
-        "Storage",
-    ];
     let is_cache = || {
         let mut letters = word.chars();
         letters.next() == Some('L') && letters.next().is_some_and(|it| it.is_ascii_digit())
     };
-    OBJECTS.contains(&word) || is_cache()
+    is_one_of(word, OBJECTS) || is_cache()
 }
 
 /// How near two devices are in nvidia-smi's words.

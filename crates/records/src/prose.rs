@@ -6,111 +6,23 @@ pub use crate::said_gpus::Mention;
 use crate::said_gpus::{is_of_gpus, is_of_one, mention};
 use crate::said_link::{SaidLink, link};
 use crate::said_processor::{SaidProcessor, labelled, processor};
-use crate::text::{item, value};
+use crate::text::{is_one_of, item, value};
 
 /// Most statements of a text that are kept.
 const MOST: usize = 64;
 
 /// Words of lines that say what the machine is not, was, or may become, or compare it.
-const OF_OTHERS: &[&str] = &[
-    "not",
-    "no",
-    "none",
-    "never",
-    "cannot",
-    "dont",
-    "without",
-    "sorry",
-    "instead",
-    "rather",
-    "vs",
-    "versus",
-    "than",
-    "unlike",
-    "compare",
-    "compared",
-    "comparison",
-    "like",
-    "similar",
-    "slower",
-    "faster",
-    "benchmark",
-    "benchmarks",
-    "upgrade",
-    "upgrades",
-    "upgraded",
-    "upgrading",
-    "plan",
-    "plans",
-    "planned",
-    "planning",
-    "consider",
-    "considering",
-    "buy",
-    "buying",
-    "order",
-    "ordered",
-    "sell",
-    "sold",
-    "cost",
-    "costs",
-    "price",
-    "cheap",
-    "cheaper",
-    "expensive",
-    "replace",
-    "replaced",
-    "replaces",
-    "replacing",
-    "swap",
-    "swapped",
-    "would",
-    "could",
-    "should",
-    "might",
-    "may",
-    "will",
-    "if",
-    "want",
-    "wanted",
-    "wish",
-    "hope",
-    "need",
-    "needs",
-    "next",
-    "later",
-    "soon",
-    "future",
-    "eventually",
-    "old",
-    "older",
-    "previous",
-    "previously",
-    "former",
-    "formerly",
-    "earlier",
-    "was",
-    "were",
-    "had",
-    "used",
-    "other",
-    "others",
-    "another",
-    "different",
-    "second",
-    "friend",
-    "friend's",
-    "colleague",
-    "their",
-    "his",
-    "her",
-    "your",
-];
+const OF_OTHERS: &str = "not no none never cannot dont without sorry instead rather vs versus than unlike \
+    compare compared comparison like similar slower faster benchmark benchmarks upgrade \
+    upgrades upgraded upgrading plan plans planned planning consider considering buy buying \
+    order ordered sell sold cost costs price cheap cheaper expensive replace replaced \
+    replaces replacing swap swapped would could should might may will if want wanted wish \
+    hope need needs next later soon future eventually old older previous previously former \
+    formerly earlier was were had used other others another different second friend \
+    friend's colleague their his her your";
 
 /// What a machine of these GPUs may lack.
-const LACKED: [&str; 8] = [
-    "nvlink", "nvlinks", "nvswitch", "p2p", "bridge", "ecc", "mig", "display",
-];
+const LACKED: &str = "nvlink nvlinks nvswitch p2p bridge ecc mig display";
 
 /// What a text says in prose.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -204,8 +116,8 @@ fn is_of_others(line: &str) -> bool {
     let is_other = |(at, word): (usize, &&str)| {
         let lacks = ["no", "without", "none"].contains(word);
         let next = words.get(at + 1).or_else(|| words.get(at.checked_sub(1)?));
-        let is_lacked = lacks && next.is_some_and(|it| LACKED.contains(it));
-        !is_lacked && (OF_OTHERS.contains(word) || word.ends_with("n't"))
+        let is_lacked = lacks && next.is_some_and(|it| is_one_of(it, LACKED));
+        !is_lacked && (is_one_of(word, OF_OTHERS) || word.ends_with("n't"))
     };
     line.contains('?') || words.iter().enumerate().any(is_other)
 }

@@ -2,7 +2,7 @@
 
 use crate::gpu::{self, kind_of_name};
 use crate::said_processor::processor;
-use crate::text::item;
+use crate::text::{is_one_of, item};
 
 /// Most words of a line that are read.
 const MOST_READ: usize = 256;
@@ -27,111 +27,24 @@ const NUMBERS: [(&str, usize); 9] = [
 ];
 
 /// Words with which a GPU's name begins.
-const FIRST_WORDS: [&str; 6] = ["NVIDIA", "GEFORCE", "RTX", "TESLA", "QUADRO", "TITAN"];
+const FIRST_WORDS: &str = "NVIDIA GEFORCE RTX TESLA QUADRO TITAN";
 
 /// Words behind the kind in a GPU's name.
-const LAST_WORDS: [&str; 29] = [
-    "SXM",
-    "SXM2",
-    "SXM3",
-    "SXM4",
-    "SXM5",
-    "SXM6",
-    "PCIE",
-    "PCI-E",
-    "NVL",
-    "HBM2",
-    "HBM2E",
-    "HBM3",
-    "HBM3E",
-    "GDDR6",
-    "GDDR6X",
-    "GDDR7",
-    "TI",
-    "SUPER",
-    "MAX-Q",
-    "PRO",
-    "ADA",
-    "GENERATION",
-    "BLACKWELL",
-    "WORKSTATION",
-    "SERVER",
-    "EDITION",
-    "GRACE",
-    "HOPPER",
-    "SUPERCHIP",
-];
+const LAST_WORDS: &str = "SXM SXM2 SXM3 SXM4 SXM5 SXM6 PCIE PCI-E NVL HBM2 HBM2E HBM3 HBM3E GDDR6 GDDR6X GDDR7 TI \
+    SUPER MAX-Q PRO ADA GENERATION BLACKWELL WORKSTATION SERVER EDITION GRACE HOPPER \
+    SUPERCHIP";
 
 /// Words that may follow a GPU's name.
-const AFTER_NAMES: [&str; 19] = [
-    "on",
-    "in",
-    "with",
-    "and",
-    "per",
-    "node",
-    "box",
-    "machine",
-    "server",
-    "for",
-    "at",
-    "gpu",
-    "gpus",
-    "card",
-    "cards",
-    "each",
-    "via",
-    "over",
-    "connected",
-];
+const AFTER_NAMES: &str = "on in with and per node box machine server for at gpu gpus card cards each via over \
+    connected";
 
 /// Labels of the machine's GPUs.
-const LABELS: [&str; 7] = [
-    "gpu",
-    "gpus",
-    "gpu(s",
-    "soc",
-    "accelerator",
-    "accelerators",
-    "graphics",
-];
+const LABELS: &str = "gpu gpus gpu(s soc accelerator accelerators graphics";
 
 /// Further words before the number or the name.
-const LEADS: [&str; 33] = [
-    "our",
-    "my",
-    "this",
-    "the",
-    "these",
-    "we",
-    "i",
-    "it",
-    "have",
-    "has",
-    "with",
-    "of",
-    "current",
-    "machine",
-    "box",
-    "node",
-    "server",
-    "host",
-    "rig",
-    "workstation",
-    "system",
-    "platform",
-    "setup",
-    "hardware",
-    "hw",
-    "environment",
-    "env",
-    "config",
-    "configuration",
-    "specs",
-    "model",
-    "card",
-    "cards",
-];
+const LEADS: &str = "our my this the these we i it have has with of current machine box node server host rig \
+    workstation system platform setup hardware hw environment env config configuration \
+    specs model card cards";
 
 /// GPUs that a text names without their numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,12 +66,12 @@ struct Word {
 }
 
 impl Word {
-    fn is_one_of(&self, words: &[&str]) -> bool {
-        words.contains(&&*self.bare.to_lowercase())
+    fn is_one_of(&self, words: &str) -> bool {
+        is_one_of(&self.bare.to_lowercase(), words)
     }
 
     fn leads(&self) -> bool {
-        self.bare.is_empty() || self.is_one_of(&LEADS) || self.is_one_of(&LABELS)
+        self.bare.is_empty() || self.is_one_of(LEADS) || self.is_one_of(LABELS)
     }
 }
 
@@ -191,7 +104,7 @@ pub(crate) fn mention(line: &str) -> Option<Mention> {
             }
             let is_whole = |length: usize| {
                 let first = &words[0];
-                begin == 0 && length == words.len() && first.is_one_of(&["nvidia", "tesla"])
+                begin == 0 && length == words.len() && first.is_one_of("nvidia tesla")
             };
             let named = name(behind).filter(|it| follows(behind, it.1));
             if let Some((name, length)) = named.filter(|it| is_labelled || is_whole(it.1)) {
@@ -208,7 +121,7 @@ pub(crate) fn mention(line: &str) -> Option<Mention> {
             }
             is_labelled = false;
         } else {
-            let is_label = part.iter().any(|it| it.is_one_of(&LABELS));
+            let is_label = part.iter().any(|it| it.is_one_of(LABELS));
             let ends = matches!(part[length - 1].end, Some(':' | '|'));
             is_labelled = (is_label && ends) || (is_labelled && part[0].bare.is_empty());
         }
@@ -220,7 +133,7 @@ pub(crate) fn mention(line: &str) -> Option<Mention> {
 /// Whether a line is of GPUs, by the word or by a name.
 pub(crate) fn is_of_gpus(line: &str) -> bool {
     let words = words(line);
-    let is_word = |it: &Word| it.is_one_of(&["gpu", "gpus", "gpu(s"]);
+    let is_word = |it: &Word| it.is_one_of("gpu gpus gpu(s");
     words.iter().any(is_word) || kinds(&words).next().is_some()
 }
 
@@ -270,7 +183,7 @@ fn follows(words: &[Word], length: usize) -> bool {
         .and_then(|last| words[last].end)
         .is_some();
     let next = words.get(length);
-    ends || next.is_none_or(|it| it.begins || it.bare.is_empty() || it.is_one_of(&AFTER_NAMES))
+    ends || next.is_none_or(|it| it.begins || it.bare.is_empty() || it.is_one_of(AFTER_NAMES))
 }
 
 /// The words of a line, with the number parted from what it counts, and `RTX` from its number.
@@ -338,7 +251,7 @@ fn times(words: &[Word]) -> Option<(usize, usize)> {
 fn name(words: &[Word]) -> Option<(String, usize)> {
     let upper = |it: &Word| it.bare.to_uppercase();
     let first = words.first()?;
-    let begins = FIRST_WORDS.contains(&&*upper(first)) || is_model(&first.bare);
+    let begins = is_one_of(&upper(first), FIRST_WORDS) || is_model(&first.bare);
     let mut name: Vec<String> = Vec::new();
     let mut length = 0;
     for (at, word) in words.iter().enumerate().take(MOST_WORDS).filter(|_| begins) {
@@ -347,7 +260,9 @@ fn name(words: &[Word]) -> Option<(String, usize)> {
         let is_size = ["GB", "GIB"].contains(&&*upper(word))
             || (text.parse::<u16>().is_ok() && next.is_some_and(|it| it == "GB" || it == "GIB"));
         let of_series = is_series(text) && at > 0;
-        let is_word = FIRST_WORDS.contains(&&*upper(word)) || LAST_WORDS.contains(&&*upper(word));
+        let is_word = [FIRST_WORDS, LAST_WORDS]
+            .iter()
+            .any(|it| is_one_of(&upper(word), it));
         if word.begins && at > 0
             || !(is_word || is_model(text) || of_series || is_size || is_memory(text))
         {

@@ -1,5 +1,7 @@
 //! PCI links in prose.
 
+use crate::text::is_one_of;
+
 /// A PCI link of which a text says something.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SaidLink {
@@ -10,36 +12,9 @@ pub struct SaidLink {
 }
 
 /// Words of other devices with links.
-const OTHERS: [&str; 28] = [
-    "nvme",
-    "ssd",
-    "ssds",
-    "m.2",
-    "disk",
-    "disks",
-    "drive",
-    "drives",
-    "raid",
-    "sata",
-    "storage",
-    "nic",
-    "nics",
-    "adapter",
-    "adapters",
-    "hca",
-    "hcas",
-    "ethernet",
-    "infiniband",
-    "mellanox",
-    "connectx",
-    "bluefield",
-    "usb",
-    "thunderbolt",
-    "sound",
-    "audio",
-    "reader",
-    "capture",
-];
+const OTHERS: &str = "nvme ssd ssds m.2 disk disks drive drives raid sata storage nic nics adapter adapters \
+    hca hcas ethernet infiniband mellanox connectx bluefield usb thunderbolt sound audio \
+    reader capture";
 
 /// Words before a generation.
 const BUSES: [&str; 3] = ["pcie", "pci-e", "gen"];
@@ -58,7 +33,7 @@ pub(crate) fn link(line: &str) -> Option<SaidLink> {
     let words: Vec<&str> = words.filter(|it| !it.is_empty()).collect();
     let is_other = |word: &&str| {
         let own = word.trim_end_matches(['.', '!']);
-        OTHERS.contains(&own) || own.starts_with("connectx-") || own.starts_with("bluefield-")
+        is_one_of(own, OTHERS) || own.starts_with("connectx-") || own.starts_with("bluefield-")
     };
     if words.iter().any(is_other) {
         return None;

@@ -37,6 +37,11 @@ fn plain(line: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// Whether a word is one of a list with blanks between.
+pub(crate) fn is_one_of(word: &str, words: &str) -> bool {
+    !word.is_empty() && words.split(' ').any(|it| it == word)
+}
+
 /// Elements of HTML around text that a page shows as it is.
 const ELEMENTS: [&str; 20] = [
     "pre", "code", "p", "div", "span", "b", "strong", "em", "a", "li", "ul", "html", "body",
