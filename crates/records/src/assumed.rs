@@ -7,6 +7,9 @@ use serde::Deserialize;
 use topology::NO_P2P;
 use topology::xml::{Document, Element, Tag};
 
+use crate::gpu::Kind;
+use crate::pci_link::Link;
+
 /// What else may be, and what settles it.
 const FILE: &str = include_str!("assumptions.toml");
 
@@ -29,7 +32,7 @@ pub(crate) struct Assumed {
     /// A sentence for each.
     pub(crate) texts: Vec<String>,
     /// Those that may decide: their ids, and what is assumed in a few words.
-    decisive: Vec<(String, String)>,
+    decisive: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,6 +46,8 @@ struct File {
 struct Assumption {
     id: String,
     settled_by: String,
+    /// Kinds of GPUs of which it is; all if left out.
+    of: Option<Vec<i32>>,
     otherwise: Vec<Otherwise>,
 }
 
@@ -57,6 +62,8 @@ struct Otherwise {
     gpu: BTreeMap<String, String>,
     #[serde(default)]
     gpu_pci: BTreeMap<String, String>,
+    /// Another kind of all GPUs.
+    sm: Option<i32>,
     /// A factor.
     net_speed: Option<f64>,
     #[serde(default)]
@@ -71,24 +78,29 @@ impl Assumed {
     /// Notes an assumption that may decide, by its id in the file.
     pub(crate) fn push_decisive(
         &mut self,
-        id: impl Into<String>,
+        id: &'static str,
         assumed: impl Into<String>,
         text: impl Into<String>,
     ) {
-        self.decisive.push((id.into(), assumed.into()));
+        self.decisive.push((id, assumed.into()));
         self.push(text);
     }
 
     /// The machine with each other value.
     pub(crate) fn alternatives(&self, document: &Document) -> Vec<Alternative> {
+        let gpus = numbers(&document.root, "dev");
+        let kinds = numbers(&document.root, "sm");
         let decisive = self.decisive.iter();
         let all = decisive.flat_map(|(id, assumed)| {
-            let known = known().iter().filter(move |it| it.id == *id);
+            let is_meant = |it: &&Assumption| {
+                let is_of = |of: &Vec<i32>| kinds.iter().any(|it| of.contains(it));
+                it.id == *id && it.of.as_ref().is_none_or(is_of)
+            };
+            let known = known().iter().filter(is_meant);
             known.flat_map(move |it| it.otherwise.iter().map(move |other| (it, other, assumed)))
         });
         let made = all.map(|(assumption, other, assumed)| {
             let mut document = document.clone();
-            let gpus = numbers(&document.root);
             other.edit(&mut document.root, &gpus);
             Alternative {
                 assumed: assumed.clone(),
@@ -97,7 +109,7 @@ impl Assumed {
                 document,
             }
         });
-        made.collect()
+        made.filter(|it| it.document != *document).collect()
     }
 }
 
@@ -107,16 +119,19 @@ fn known() -> &'static [Assumption] {
     READ.get_or_init(|| toml::from_str(FILE).map_or_else(|_| Vec::new(), |it: File| it.assumption))
 }
 
-/// The numbers of all GPUs.
-fn numbers(element: &Element) -> Vec<String> {
-    let own = element.get("dev").filter(|_| element.tag == Tag::Gpu);
-    let own = own.map(str::to_owned).into_iter();
-    own.chain(element.children.iter().flat_map(numbers))
-        .collect()
+/// The numbers that GPUs have in an attribute.
+fn numbers(element: &Element, attribute: &str) -> Vec<i32> {
+    let own = element
+        .get(attribute)
+        .filter(|_| element.tag == Tag::Gpu)
+        .and_then(|it| it.parse().ok());
+    let below = element.children.iter();
+    let below = below.flat_map(|it| numbers(it, attribute));
+    own.into_iter().chain(below).collect()
 }
 
 impl Otherwise {
-    fn edit(&'static self, element: &mut Element, gpus: &[String]) {
+    fn edit(&'static self, element: &mut Element, gpus: &[i32]) {
         let has_gpu = element.children.iter().any(|it| it.tag == Tag::Gpu);
         let attributes = match element.tag {
             Tag::Cpu => Some(&self.cpu),
@@ -127,6 +142,20 @@ impl Otherwise {
         for (name, value) in attributes.into_iter().flatten() {
             element.set(name, value.clone());
         }
+        if let Some(sm) = self.sm {
+            let rate = |sm: i32| Kind::of(sm).pci_speed;
+            let own = numbers(element, "sm").first().copied();
+            if has_gpu && own.is_some_and(|own| rate(own) != rate(sm)) {
+                let link = Link {
+                    speed: rate(sm),
+                    ..Link::default()
+                };
+                element.set("link_speed", link.speed_text());
+            }
+            if element.tag == Tag::Gpu {
+                element.set("sm", sm.to_string());
+            }
+        }
         if let (Tag::Net, Some(factor)) = (element.tag, self.net_speed) {
             let speed = element.get("speed").and_then(|it| it.parse::<f64>().ok());
             if let Some(speed) = speed {
@@ -135,7 +164,7 @@ impl Otherwise {
         }
         if element.tag == Tag::Gpu && self.no_peer_access {
             let own = element.get("dev").unwrap_or_default();
-            let others = gpus.iter().map(String::as_str).filter(|it| *it != own);
+            let others = gpus.iter().map(i32::to_string).filter(|it| it != own);
             let others = others.collect::<Vec<_>>().join(",");
             element.set(NO_P2P, others);
         }

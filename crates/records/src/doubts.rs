@@ -3,7 +3,8 @@
 use findings::{AttributeChange, Effect, Finding, Rule, Selector};
 
 use crate::from_pci::Functions;
-use crate::pci::{Function, Link};
+use crate::pci::Function;
+use crate::pci_link::Link;
 use crate::read::Listings;
 
 /// Findings of listings. Those of the topology that they give come from [`findings::of_document`].

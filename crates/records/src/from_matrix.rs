@@ -7,7 +7,7 @@ use topology::xml::Element;
 use crate::assumed::Assumed;
 use crate::gpu::{self, Kind, LANES};
 use crate::matrix::{Matrix, Nearness};
-use crate::pci::Link;
+use crate::pci_link::Link;
 use crate::read::Listings;
 use crate::said_link::SaidLink;
 use crate::tree::{self, GpuFacts, Made};
@@ -200,12 +200,10 @@ fn kinds(facts: &Listings, matrix: &Matrix, assumed: &mut Assumed) -> Vec<Option
         Some(named(number).unwrap_or(guess))
     });
     let kinds = kinds.collect();
-    let joined = if matrix.has_nvlinks() {
-        "of"
-    } else {
-        "without"
+    let id = match matrix.has_nvlinks() {
+        true => "gpus-of-nvlinks",
+        false => "gpus-without-nvlinks",
     };
-    let id = format!("gpus-{joined}-nvlinks-{}", guess.sm);
     if let (1.., Some(like), Some(_)) = (unnamed, like, alike) {
         let is_all = unnamed == numbers.len();
         let which = match is_all {

@@ -7,7 +7,8 @@ use topology::xml::Element;
 use crate::assumed::Assumed;
 use crate::gpu::{self, Kind};
 use crate::matrix::Nearness;
-use crate::pci::{Bus, Function, Link};
+use crate::pci::{Bus, Function};
+use crate::pci_link::Link;
 use crate::read::Listings;
 use crate::tree::{self, GpuFacts, Made};
 

@@ -9,7 +9,8 @@
 //! what pages of the web show of both.
 //!
 //! In reading order: [`read`], `text`, [`matrix`], [`peers`], [`links`], `lstopo`, [`condition`],
-//! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci`], `pci_tree`, [`gpu`],
+//! [`bandwidth`], [`latency`], [`totals`], `page`, [`measurements`], [`pci_link`], [`pci`],
+//! `pci_tree`, [`gpu`],
 //! [`said_link`], [`said_processor`], `said_gpus`, [`prose`], [`processor`], [`adapter`],
 //! [`outputs`], [`kernel`], [`said`], `assumed`, `tree`, `from_matrix`, `from_pci`, `doubts`.
 
@@ -31,6 +32,7 @@ pub mod measurements;
 pub mod outputs;
 mod page;
 pub mod pci;
+pub mod pci_link;
 mod pci_tree;
 pub mod peers;
 pub mod processor;

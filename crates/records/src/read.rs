@@ -15,6 +15,7 @@ use crate::matrix::{Matrix, MatrixReader};
 use crate::measurements::unreadable;
 use crate::outputs::Outputs;
 use crate::pci::{Function, PciReader};
+use crate::pci_link::lane_rate;
 use crate::pci_tree::TreeReader;
 use crate::peers::{Peers, PeersReader};
 use crate::processor::{Processor, ProcessorReader};
@@ -22,7 +23,7 @@ use crate::prose::{Mention, Prose};
 use crate::said::Said;
 use crate::said_link::SaidLink;
 use crate::text::{MOST, MOST_PROLOGUE};
-use crate::{gpu, pci, text};
+use crate::{gpu, text};
 
 /// What listings say of a machine.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -307,7 +308,7 @@ impl Listings {
             bus_id: Some(gpu.bus_id.clone()),
             link: SaidLink {
                 lanes: gpu.most_width,
-                speed: gpu.most_generation.map(pci::lane_rate),
+                speed: gpu.most_generation.map(lane_rate),
             },
         });
         let known = named.filter(|it| gpu::kind_of_name(&it.name).is_some());

@@ -1,5 +1,6 @@
 //! PCI links in prose.
 
+use crate::pci_link::lane_rate;
 use crate::text::is_one_of;
 
 /// A PCI link of which a text says something.
@@ -61,18 +62,6 @@ pub(crate) fn link(line: &str) -> Option<SaidLink> {
             speed: generations.first().map(|it| lane_rate(*it)),
         }),
         _ => None,
-    }
-}
-
-/// Rate of a lane of a generation of PCI Express, GT/s.
-pub(crate) fn lane_rate(generation: u32) -> f32 {
-    match generation {
-        ..=1 => 2.5,
-        2 => 5.0,
-        3 => 8.0,
-        4 => 16.0,
-        5 => 32.0,
-        _ => 64.0,
     }
 }
 

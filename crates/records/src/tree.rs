@@ -9,7 +9,7 @@ use topology::xml::{Element, Tag};
 use crate::adapter::Adapter;
 use crate::assumed::Assumed;
 use crate::gpu::{self, Kind};
-use crate::pci::Link;
+use crate::pci_link::Link;
 use crate::peers::Peers;
 use crate::processor::{listed, mask};
 use crate::read::Listings;
