@@ -108,7 +108,7 @@ mod tests {
     use bench::cuda::pairs::PairsJson;
     use bench::gpu_test::report::GpuTestReport;
     use bench::json::RunJson;
-    use nccl_binary::check::json::NcclCheckReport;
+    use nccl_binary::check::Check;
 
     use super::SCHEMAS;
     use crate::probing::ProbeReport;
@@ -137,7 +137,7 @@ mod tests {
         ("machines", report::schema::<MachinesReport>),
         ("matrix", report::schema::<MatrixReport>),
         ("memory", report::schema::<MemoryReport>),
-        ("nccl-check", report::schema::<NcclCheckReport>),
+        ("nccl-check", report::schema::<Check>),
         ("pairs", report::schema::<PairsJson>),
         ("path", report::schema::<PathReport>),
         ("plan", plan::schema),

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use answers::report;
 use answers::sizes::Sizes;
 use anyhow::{Context, Result, anyhow, bail};
-use nccl_binary::check::json::NcclCheckReport;
 use nccl_binary::check::{Asked, check, page};
 use nccl_binary::host;
 use nccl_binary::job::RESERVED;
@@ -46,10 +45,10 @@ pub(crate) fn run(
     let check = check(&asked(arguments)?, &library, &job, |settings| {
         with_graph_file(settings, output)
     })?;
-    output.differs = !check.agrees();
+    output.differs = !check.agrees;
     output.text = match arguments.form.format() {
         TextOrJson::Text => page::page(&check, environment.look()),
-        TextOrJson::Json => report::json(&NcclCheckReport::of(&check))?,
+        TextOrJson::Json => report::json(&check)?,
     };
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use nccl_binary::check::{Asked, Check, check};
 use nccl_binary::job::RESERVED;
 use nccl_binary::message::Network;
-use nccl_log::compare::{Difference, Field, FieldComparison};
+use nccl_log::compare::{Field, FieldComparison, Tally};
 use plan::Algorithm;
 use plan::cost::{Calls, doubling};
 use planner::Job;
@@ -88,38 +88,31 @@ fn ask(library: &Path, job: &Job, proposal: &Proposal, done: &ExportReport) -> R
         with_graph_file(settings, &mut Output::default())
     })?;
     if asked.tuner.is_some() {
-        compare_choices(&mut found, proposal);
+        found.replace(compared_choices(&found, proposal));
     }
     Ok(found)
 }
 
-/// Compares what NCCL took with the choices of the plug-in's table, not with the plan's own.
-fn compare_choices(found: &mut Check, proposal: &Proposal) {
-    let mut fields = found.compared.iter_mut();
-    let Some(field) = fields.find(|it| it.field == Field::Choices) else {
-        return;
-    };
-    field.values = 0;
-    field.differences.clear();
+/// What NCCL took beside the choices of the plug-in's table, not the plan's own.
+fn compared_choices(found: &Check, proposal: &Proposal) -> FieldComparison {
+    let mut tally = Tally::new(Field::Choices);
+    let name = |(algorithm, protocol): (Algorithm, Protocol)| format!("{algorithm}/{protocol}");
     for ((collective, bytes), said) in &found.answer.choices {
-        field.values += 1;
         let wanted = proposal.choices.choose(*collective, *bytes);
-        let wanted = wanted.map(|it| (it.algorithm, it.protocol));
-        if wanted.as_ref() != Ok(said) {
-            let name =
-                |(algorithm, protocol): (Algorithm, Protocol)| format!("{algorithm}/{protocol}");
-            field.differences.push(Difference {
-                what: format!("{collective} of {bytes} bytes"),
-                nccl: name(*said),
-                plan: wanted.map_or_else(|why| why.to_string(), name),
-            });
-        }
+        let wanted = wanted.map(|it| name((it.algorithm, it.protocol)));
+        tally.compare(
+            format!("{collective} of {bytes} bytes"),
+            &name(*said),
+            &wanted.unwrap_or_else(|why| why.to_string()),
+            String::clone,
+        );
     }
+    tally.finish()
 }
 
 fn of(library: String, check: &Check) -> LibraryCheck {
-    let different = check.compared.iter().flat_map(|it| &it.differences);
-    let first = check.compared.iter().find(|it| !it.agrees());
+    let different = check.fields.iter().flat_map(|it| &it.differences);
+    let first = check.fields.iter().find(|it| !it.agrees);
     let why = |it: &FieldComparison| match it.differences.first() {
         Some(first) => format!(
             "{}: {}: NCCL {}, planned {}",
@@ -132,9 +125,9 @@ fn of(library: String, check: &Check) -> LibraryCheck {
     };
     LibraryCheck {
         library,
-        version: Some(check.version()),
-        agrees: check.agrees(),
-        values: check.compared.iter().map(|it| it.values).sum(),
+        version: Some(check.nccl.clone()),
+        agrees: check.agrees,
+        values: check.fields.iter().map(|it| it.values).sum(),
         differing: different.count() as u64,
         why: first.map(why),
     }

@@ -1,11 +1,10 @@
 //! Asks a library about a job, and compares its decisions with the plan.
 //!
 //! In reading order: this file, `job` (the job as NCCL gets it), `memory` (what the processes need
-//! of this machine), `gpu_memory`, [`page`](mod@page), [`json`].
+//! of this machine), `gpu_memory`, [`page`](mod@page).
 
 mod gpu_memory;
 mod job;
-pub mod json;
 mod memory;
 pub mod page;
 
@@ -13,6 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use answers::report::Report;
 use anyhow::{Context, Result, anyhow, bail};
 use nccl_log::compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use plan::cost::{Calls, Registration};
@@ -21,7 +21,9 @@ use planner::memory::MemorySettings;
 use planner::settings::CtaPolicy;
 use planner::{NcclVersion, Settings};
 use program::Protocol;
+use serde::Serialize;
 
+use crate::JsonSchema;
 use crate::job::{CONNECTS_LATE, Job, JobHost, NoAnswer};
 use crate::log;
 use crate::message::{Network, Request};
@@ -57,8 +59,8 @@ pub struct Asked {
     pub set: Vec<(String, String)>,
 }
 
-/// The question and the comparison.
-#[derive(Debug)]
+/// The decisions of an NCCL library on a machine, compared with the plan.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Check {
     /// The machine's name.
     pub name: String,
@@ -68,31 +70,37 @@ pub struct Check {
     pub ranks: u64,
     /// The library.
     pub library: String,
-    /// What NCCL said.
-    pub answer: Answer,
-    /// The plan was made for the topology that NCCL dumped.
+    /// Its version.
+    pub nccl: String,
+    /// Nothing differs, and nothing is lacking that this version can say.
+    pub agrees: bool,
+    /// The plan was made for the topology that NCCL joined from the ranks' pieces, because it is
+    /// another one than the file's.
     pub planned_on_dump: bool,
     /// The compared fields.
-    pub compared: Vec<FieldComparison>,
+    pub fields: Vec<FieldComparison>,
+    /// NCCL's warnings.
+    pub warnings: Vec<String>,
     /// Notes on the comparison.
     pub notes: Vec<String>,
+    /// What NCCL said.
+    #[serde(skip)]
+    pub answer: Answer,
+}
+
+impl Report for Check {
+    const FORMAT: &'static str = "topo-nccl-check";
+    const VERSION: u32 = 1;
 }
 
 impl Check {
-    /// Whether NCCL decides as planned in everything that it says.
-    pub fn agrees(&self) -> bool {
-        self.compared.iter().all(FieldComparison::agrees)
-    }
-
-    /// The library's version.
-    pub fn version(&self) -> String {
-        let number = self.answer.version;
-        format!(
-            "{}.{}.{}",
-            number / 10_000,
-            number / 100 % 100,
-            number % 100
-        )
+    /// Compares a field in another way.
+    pub fn replace(&mut self, compared: FieldComparison) {
+        let mut fields = self.fields.iter_mut();
+        if let Some(field) = fields.find(|it| it.field == compared.field) {
+            *field = compared;
+        }
+        self.agrees = self.fields.iter().all(|it| it.agrees);
     }
 }
 
@@ -102,12 +110,10 @@ impl Check {
 /// # Errors
 /// No version of this minor number is known.
 fn version_of(answer: &Answer) -> Result<(NcclVersion, bool)> {
-    let number = answer.version;
-    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
-    let name = format!("{major}.{minor}.{patch}");
+    let name = in_digits(answer.version);
     let version: NcclVersion = match name.parse() {
         Ok(version) => version,
-        Err(_) => format!("{major}.{minor}").parse()?,
+        Err(_) => name[..name.rfind('.').unwrap_or(0)].parse()?,
     };
     Ok((version, version.name() != name))
 }
@@ -171,6 +177,9 @@ pub fn check(
         && version < NcclVersion::V2_30
         && job.leaves_to_chance(&settings);
     let mut notes = Vec::new();
+    if planned_on_dump {
+        notes.push(ON_DUMP.to_owned());
+    }
     if answer.is_partial {
         notes.push(CONNECTED_LATE.to_owned());
     }
@@ -200,10 +209,13 @@ pub fn check(
         hosts: job.host_count(),
         ranks,
         library: library.display().to_string(),
-        answer,
+        nccl: in_digits(answer.version),
+        agrees: compared.iter().all(|it| it.agrees),
         planned_on_dump,
-        compared,
+        fields: compared,
+        warnings: answer.warnings.clone(),
         notes,
+        answer,
     })
 }
 
@@ -214,6 +226,16 @@ fn memory_settings(asked: &Asked, settings: &Settings) -> MemorySettings {
     read.connects_late &= asked.set.iter().any(|(name, _)| name == CONNECTS_LATE);
     read
 }
+
+/// A version such as 2.30.7, by NCCL's number.
+fn in_digits(number: i32) -> String {
+    let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
+    format!("{major}.{minor}.{patch}")
+}
+
+/// Why the plan is not that of the file.
+const ON_DUMP: &str =
+    "planned on the topology that NCCL dumped: its network ports are not those of the file";
 
 /// Why not all connections are compared.
 const CONNECTED_LATE: &str = "NCCL connects an algorithm when a collective first takes it: only the connections that were \

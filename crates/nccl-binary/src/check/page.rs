@@ -1,7 +1,5 @@
 //! The comparison as text.
 
-use nccl_log::compare::FieldComparison;
-
 use pages::Table;
 use pages::numbers::count;
 use pages::terminal::{Look, wrap};
@@ -13,16 +11,16 @@ const SHOWN: usize = 8;
 
 /// The page.
 pub fn page(check: &Check, look: Look) -> String {
-    let values: u64 = check.compared.iter().map(|it| it.values).sum();
-    let different: usize = check.compared.iter().map(|it| it.differences.len()).sum();
+    let values: u64 = check.fields.iter().map(|it| it.values).sum();
+    let different: usize = check.fields.iter().map(|it| it.differences.len()).sum();
     let subject = format!(
         "{} on {}, NCCL {} ({})",
         check.name,
         count(check.hosts as usize, "host"),
-        check.version(),
+        check.nccl,
         check.library,
     );
-    let verdict = match (different, check.agrees()) {
+    let verdict = match (different, check.agrees) {
         (0, true) => format!("NCCL decides as planned, {values} of {values} values"),
         (0, false) => format!("{values} of {values} values are equal, but some are lacking"),
         _ => format!("{different} of {values} values differ"),
@@ -32,41 +30,21 @@ pub fn page(check: &Check, look: Look) -> String {
         text.push_str(&fields(check, look));
         text.push_str(&differences(check, look));
     }
-    for (field, why) in not_compared(&check.compared) {
+    let missing = check.fields.iter();
+    let missing = missing.filter_map(|it| Some((it.field.name(), it.not_compared.as_ref()?)));
+    for (field, why) in missing {
         let line = format!("not compared: {field} ({why})");
         text.push_str(&wrap(&line, "", "  ", look.width));
     }
-    for note in notes(check) {
+    for note in &check.notes {
         text.push_str(&wrap(&format!("note: {note}"), "", "  ", look.width));
     }
     text
 }
 
-/// Fields of which all or a part was not compared, and why.
-pub(super) fn not_compared(compared: &[FieldComparison]) -> Vec<(&'static str, &str)> {
-    let all = compared.iter();
-    let missing = all.filter_map(|it| Some((it.field.name(), it.not_compared.as_ref()?)));
-    missing
-        .map(|(field, it)| (field, it.why.as_str()))
-        .collect()
-}
-
-/// Notes on the comparison.
-pub(super) fn notes(check: &Check) -> Vec<String> {
-    let mut notes = check.notes.clone();
-    if check.planned_on_dump {
-        notes.insert(
-            0,
-            "planned on the topology that NCCL dumped: its network ports are not those of the file"
-                .to_owned(),
-        );
-    }
-    notes
-}
-
 fn fields(check: &Check, look: Look) -> String {
     let mut table = Table::new(["field", ">values", ">differ"]);
-    for compared in check.compared.iter().filter(|it| it.values > 0) {
+    for compared in check.fields.iter().filter(|it| it.values > 0) {
         table.row(vec![
             compared.field.name().to_owned(),
             compared.values.to_string(),
@@ -78,7 +56,7 @@ fn fields(check: &Check, look: Look) -> String {
 
 fn differences(check: &Check, look: Look) -> String {
     let mut table = Table::new(["field", "value", "NCCL", "plan"]);
-    for compared in &check.compared {
+    for compared in &check.fields {
         for difference in compared.differences.iter().take(SHOWN) {
             table.row(vec![
                 compared.field.name().to_owned(),

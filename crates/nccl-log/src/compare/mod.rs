@@ -15,7 +15,7 @@ mod transports;
 use plan::{CostTable, Plan};
 
 pub use answer::{Answer, Failure};
-pub use tally::{ComparisonGap, Difference, Field, FieldComparison, Tally};
+pub use tally::{Difference, Field, FieldComparison, Tally};
 
 /// The planner's result for the job.
 #[derive(Debug, Clone, Copy)]

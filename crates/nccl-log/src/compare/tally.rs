@@ -2,6 +2,10 @@
 
 use std::fmt::Display;
 
+use serde::{Serialize, Serializer};
+
+use crate::JsonSchema;
+
 /// A compared field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
@@ -75,9 +79,10 @@ impl Field {
 }
 
 /// A value that differs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// Which value.
+    #[serde(rename = "value")]
     pub what: String,
     /// NCCL's.
     pub nccl: String,
@@ -86,33 +91,25 @@ pub struct Difference {
 }
 
 /// A field that was compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FieldComparison {
-    /// The field.
+    /// Its name.
+    #[serde(serialize_with = "by_name")]
+    #[schemars(with = "String")]
     pub field: Field,
-    /// Values of the field that were compared.
+    /// Values that were compared.
     pub values: u64,
+    /// Nothing differs, and nothing is lacking that this version can say.
+    pub agrees: bool,
     /// Values that differ.
     pub differences: Vec<Difference>,
-    /// Why it, or a part of it, was not compared.
-    pub not_compared: Option<ComparisonGap>,
+    /// Why the field, or a part of it, was not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_compared: Option<String>,
 }
 
-/// Why a field, or a part of it, was not compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ComparisonGap {
-    /// In words.
-    pub why: String,
-    /// NCCL could have said it. Without it there is no agreement.
-    pub is_lacking: bool,
-}
-
-impl FieldComparison {
-    /// Whether all is equal that NCCL can say.
-    pub fn agrees(&self) -> bool {
-        let lacking = self.not_compared.as_ref().is_some_and(|it| it.is_lacking);
-        self.differences.is_empty() && !lacking
-    }
+fn by_name<S: Serializer>(field: &Field, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(field.name())
 }
 
 /// The comparison of a field.
@@ -128,6 +125,7 @@ impl Tally {
             compared: FieldComparison {
                 field,
                 values: 0,
+                agrees: true,
                 differences: Vec::new(),
                 not_compared: None,
             },
@@ -147,6 +145,7 @@ impl Tally {
     /// Keeps a value that differs.
     pub fn differ(&mut self, what: impl Display, nccl: impl Display, plan: impl Display) {
         self.compared.values += 1;
+        self.compared.agrees = false;
         self.compared.differences.push(Difference {
             what: what.to_string(),
             nccl: nccl.to_string(),
@@ -185,12 +184,13 @@ impl Tally {
         self.not_compared(why, true);
     }
 
+    /// The first reason counts. What NCCL could have said is lacking: without it there is no
+    /// agreement.
     fn not_compared(&mut self, why: &str, is_lacking: bool) {
-        let new = ComparisonGap {
-            why: why.to_owned(),
-            is_lacking,
-        };
-        self.compared.not_compared.get_or_insert(new);
+        if self.compared.not_compared.is_none() {
+            self.compared.not_compared = Some(why.to_owned());
+            self.compared.agrees &= !is_lacking;
+        }
     }
 
     /// The result. A field without values is not compared.
