@@ -37,7 +37,6 @@ function table(head, rows, about = () => []) {
 }
 const number = (it) => (Number.isInteger(it) ? String(it) : Math.abs(it) >= 100 ? it.toFixed(0) : it.toPrecision(3));
 const size = (bytes) => (bytes >= 2 ** 30 ? `${number(bytes / 2 ** 30)} GiB` : bytes >= 2 ** 20 ? `${number(bytes / 2 ** 20)} MiB` : bytes >= 1024 ? `${number(bytes / 1024)} KiB` : `${bytes} B`);
-const percent = (it) => (it === null || it === undefined ? null : `${(100 * it).toFixed(0)} %`);
 const sentence = (text) => text && text[0].toUpperCase() + text.slice(1);
 
 // A page as the planner makes it: what it says is its own, and what it looks like is said here.
