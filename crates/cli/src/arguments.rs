@@ -324,10 +324,11 @@ pub(crate) struct JobArguments {
 }
 
 impl JobArguments {
-    /// The same job on hosts of another machine.
-    pub(crate) fn on(&self, machine: &Path) -> Self {
+    /// The same job on so many hosts of another machine.
+    pub(crate) fn on(&self, machine: &Path, hosts: u32) -> Self {
         let mut other = self.clone();
         other.hosts.files = vec![machine.to_owned()];
+        other.hosts.options.hosts = hosts;
         other
     }
 

@@ -140,7 +140,7 @@ pub(crate) struct CostArguments {
     /// collectives, instead of sizes
     #[arg(long, conflicts_with_all = ["table", "algorithm", "protocol", "cta_policy", "profile"])]
     pub memory: bool,
-    /// The same messages on a job of another machine with the same options, in one table
+    /// The same messages on as many hosts of another machine, with the same options, in one table
     /// (repeatable)
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["table", "memory", "measured"])]
     pub beside: Vec<PathBuf>,

@@ -46,7 +46,8 @@ pub(crate) struct ExpectArguments {
     pub job: JobArguments,
     #[command(flatten)]
     pub question: ExpectQuestion,
-    /// What a job of another machine with the same options reaches, in one table (repeatable)
+    /// What as many hosts of another machine reach, with the same options, in one table
+    /// (repeatable)
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<PathBuf>,
     /// What to print

@@ -39,9 +39,10 @@ pub(crate) fn run(
     let (job, notes) = read(&arguments.job, arguments, environment, output)?;
     let answer = job.ask(&arguments.question.calls)?;
     if !arguments.beside.is_empty() {
+        let hosts = answer.hosts;
         let mut jobs = vec![answer];
         for machine in &arguments.beside {
-            let job = arguments.job.on(machine);
+            let job = arguments.job.on(machine, hosts);
             let (job, _) = read(&job, arguments, environment, output)?;
             jobs.push(job.ask(&arguments.question.calls)?);
         }

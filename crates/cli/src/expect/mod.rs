@@ -21,9 +21,10 @@ pub(crate) fn run(
 ) -> Result<()> {
     let (answer, notes) = of(&arguments.job, &arguments.question, environment, output)?;
     if !arguments.beside.is_empty() {
+        let hosts = answer.hosts;
         let mut jobs = vec![answer];
         for machine in &arguments.beside {
-            let job = arguments.job.on(machine);
+            let job = arguments.job.on(machine, hosts);
             jobs.push(of(&job, &arguments.question, environment, output)?.0);
         }
         let answer = ExpectationsBeside { jobs };
