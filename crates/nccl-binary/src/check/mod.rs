@@ -118,6 +118,19 @@ fn version_of(answer: &Answer) -> Result<(NcclVersion, bool)> {
     Ok((version, version.name() != name))
 }
 
+/// Refuses to compare where NCCL failed for a reason that is not a decision about the job.
+fn reject_failure(answer: &Answer) -> Result<()> {
+    let Some(refusal) = answer.refusal.as_ref().filter(|it| !log::is_decision(it)) else {
+        return Ok(());
+    };
+    let warning = answer.warnings.first();
+    let warning = warning.map(|it| format!("; its warning: {it}"));
+    bail!(
+        "NCCL failed on this machine, which says nothing about the plan: {refusal}{}",
+        warning.unwrap_or_default()
+    );
+}
+
 /// Asks an NCCL library about a job, and compares it with the plan. `read_graphs` reads the graph
 /// file that settings name.
 ///
@@ -152,15 +165,8 @@ pub fn check(
         forget_switched_channels(&mut answer);
     }
     let (planned, planned_on_dump) = job.plan(&answer, &settings)?;
-    if let (Ok(_), Some(refusal)) = (&planned, &answer.refusal)
-        && !log::is_decision(refusal)
-    {
-        let warning = answer.warnings.first();
-        let warning = warning.map(|it| format!("; its warning: {it}"));
-        bail!(
-            "NCCL failed on this machine, which says nothing about the plan: {refusal}{}",
-            warning.unwrap_or_default()
-        );
+    if planned.is_ok() {
+        reject_failure(&answer)?;
     }
     let compared = match &planned {
         Ok((plan, logged)) => {
@@ -176,23 +182,18 @@ pub fn check(
     let of_ports = asked.network == Network::Merging
         && version < NcclVersion::V2_30
         && job.leaves_to_chance(&settings);
-    let mut notes = Vec::new();
-    if planned_on_dump {
-        notes.push(ON_DUMP.to_owned());
-    }
-    if answer.is_partial {
-        notes.push(CONNECTED_LATE.to_owned());
-    }
-    if by_policy {
-        notes.push(NO_POLICY.to_owned());
-    }
-    if other_patch {
-        notes.push(format!("planned as NCCL {version} decides"));
-    }
+    let mut notes: Vec<String> = [
+        (planned_on_dump, ON_DUMP),
+        (answer.is_partial, CONNECTED_LATE),
+        (by_policy, NO_POLICY),
+        (no_switched_buffers, NO_SWITCHED_BUFFERS),
+    ]
+    .into_iter()
+    .filter(|(holds, _)| *holds)
+    .map(|(_, note)| note.to_owned())
+    .collect();
+    notes.extend(other_patch.then(|| format!("planned as NCCL {version} decides")));
     notes.extend(of_ports.then(|| chance(version)));
-    if no_switched_buffers {
-        notes.push(NO_SWITCHED_BUFFERS.to_owned());
-    }
     if let Some(names) = refused_by_both(&answer, &compared) {
         notes.push(format!(
             "both refuse {names}: the settings leave no algorithm and protocol"
