@@ -7,6 +7,7 @@ use nccl_log::Collector;
 use serde::Deserialize;
 use topology::differences::Inventory;
 
+use crate::JsonSchema;
 use crate::diagnose::Prices;
 use crate::diff::diff;
 use crate::doctor::{CheckedMachine, doctor};
@@ -24,7 +25,7 @@ use crate::sizes::usual;
 use crate::step::request::StepRequest;
 
 /// A question about files.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FileQuestion {
     /// What files are, and which question answers them.

@@ -5,6 +5,7 @@ use planner::gpu_devices;
 use serde::Deserialize;
 use topology::xml::Document;
 
+use crate::JsonSchema;
 use crate::values::ascending;
 
 /// The text for the list of GPUs that `CUDA_VISIBLE_DEVICES` has.
@@ -14,7 +15,7 @@ const VISIBLE: &str = "visible";
 const MOST_GPUS: usize = 1 << 16;
 
 /// The GPUs of a host, as a question names them.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected a list of device numbers, or a text such as 0-3,6 or visible"

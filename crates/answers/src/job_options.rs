@@ -16,10 +16,10 @@ use crate::nearest_version::nearest;
 use crate::order::AskedOrder;
 #[cfg(feature = "arguments")]
 use crate::values::within;
-use crate::{Args, ValueEnum, assume};
+use crate::{Args, JsonSchema, ValueEnum, assume};
 
 /// The hosts of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Args)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema, Args)]
 pub struct HostOptions {
     /// Hosts in the job, each like FILE
     #[serde(default = "one")]
@@ -45,7 +45,7 @@ const fn one() -> u32 {
 }
 
 /// The ranks of a job.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema, Args)]
 pub struct RankOptions {
     /// Use only these GPUs of every host, by device number, with ranks in this order, such as 0-3,6
     /// or 3,2,1,0; visible takes the list from CUDA_VISIBLE_DEVICES
@@ -91,7 +91,7 @@ impl RankOptions {
 }
 
 /// Which network ports NCCL merges.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum NetMerge {
     /// The ports of one card, as NCCL's InfiniBand transport does, or as NCCL_NET_MERGE_LEVEL
@@ -103,7 +103,7 @@ pub enum NetMerge {
 }
 
 /// Changes to a topology before it is planned.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Args)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, Args)]
 pub struct PreparationOptions {
     /// Plan FILE as it is, such as a dump that all ranks of a host joined; otherwise each rank
     /// keeps its GPU and the NICs, and a host's ranks join their parts in rank order
@@ -124,24 +124,28 @@ impl PreparationOptions {
 }
 
 /// Devices to assume where a file has none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema, Args)]
 pub struct AssumeOptions {
     /// GPUs, NVLinks and NICs of a known machine, where the file has none: h100-sxm, a100-sxm,
     /// v100-cube-mesh … (a wrong name lists all)
     #[serde(default, deserialize_with = "preset")]
     #[arg(long, value_name = "NAME", value_parser = assume::preset)]
+    #[schemars(with = "Option<String>")]
     pub assume: Option<Assumptions>,
     /// GPUs where the file has none: sm=90,nvswitch-links=18,gdr=1
     #[serde(default, deserialize_with = "gpu")]
     #[arg(long, value_name = "KEY=VALUE,…", value_parser = assume::gpu)]
+    #[schemars(with = "Option<String>")]
     pub assume_gpu: Option<AssumedGpu>,
     /// NICs where the file has none: speed=400000,gdr=1 (Mb/s)
     #[serde(default, deserialize_with = "nic")]
     #[arg(long, value_name = "KEY=VALUE,…", value_parser = assume::nic)]
+    #[schemars(with = "Option<String>")]
     pub assume_nic: Option<AssumedNic>,
     /// NVLinks between two GPUs, for GPUs that have none in the file: bridges, meshes
     #[serde(default, deserialize_with = "links")]
     #[arg(long, value_name = "GPU0:GPU1=COUNT,…", value_delimiter = ',', value_parser = assume::link)]
+    #[schemars(with = "Vec<String>")]
     pub assume_nvlinks: Vec<AssumedLink>,
 }
 
@@ -163,18 +167,20 @@ impl AssumeOptions {
 }
 
 /// Losses of a machine before it is planned.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema, Args)]
 pub struct EditOptions {
     /// Plan without a device or a link: GPU5, mlx5_3, a PCI bus id, NVSwitch, GPU2:GPU5,
     /// GPU5:NVLinks for all of its NVLinks, P2P or GPU5:P2P for peer access (repeatable;
     /// host3/GPU5: on that host only)
     #[serde(default, deserialize_with = "losses")]
     #[arg(long, value_name = "DEVICE", value_parser = without)]
+    #[schemars(with = "Vec<String>")]
     pub without: Vec<Edit>,
     /// Plan with a slower link, given as the share that remains: GPU2:GPU5=50%, GPU0:NVSwitch=17,
     /// mlx5_3=50% (repeatable)
     #[serde(default, deserialize_with = "slower")]
     #[arg(long, value_name = "LINK=SHARE", value_parser = degrade)]
+    #[schemars(with = "Vec<String>")]
     pub degrade: Vec<Edit>,
 }
 
@@ -186,7 +192,7 @@ impl EditOptions {
 }
 
 /// NCCL's version and variables.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema, Args)]
 pub struct Variables {
     /// Set one of NCCL's variables, over the environment (repeatable)
     #[serde(default)]
@@ -195,10 +201,12 @@ pub struct Variables {
     /// Decide as this version of NCCL, such as 2.27 or 2.30.7 [default: 2.32]
     #[serde(default, deserialize_with = "version")]
     #[arg(long, value_name = "VERSION")]
+    #[schemars(with = "Option<String>")]
     pub nccl: Option<NcclVersion>,
     /// Set what this inference engine sets, such as sglang, where nothing else does
     #[serde(default)]
     #[arg(long, value_name = "NAME", value_parser = Engine::read)]
+    #[schemars(with = "Option<String>")]
     pub engine: Option<Engine>,
     /// The job's oldest driver by its CUDA, such as 13.2: LL128 on Rubin [default: new enough]
     #[serde(default, deserialize_with = "driver")]

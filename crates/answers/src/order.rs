@@ -9,6 +9,7 @@ use plan::ranges;
 use planner::{EqualHosts, RankPlacement, gpu_devices};
 use serde::Deserialize;
 
+use crate::JsonSchema;
 use crate::suggest;
 use crate::values::numbers;
 
@@ -20,7 +21,7 @@ const HOST: &str = "host";
 const ROUND_ROBIN: &str = "round-robin";
 
 /// An order of ranks, as a question names it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "expected `host`, `round-robin` or a list of the GPU of each rank"

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use simulator::Fabric;
 
+use crate::JsonSchema;
 use crate::bound::{BoundQuestion, bound};
 use crate::communicators::{MemoryQuestion, communicators};
 use crate::cost::{CostQuestion, PricedJob};
@@ -24,10 +25,10 @@ use crate::settings::settings as effects;
 use crate::simulate::{self, SimulateQuestion};
 use crate::tune::{TuneQuestion, tune};
 use crate::values::Exactly;
-use crate::what_if::WhatIfQuestion;
+use crate::what_if::{WhatIfQuestion, WhatIfReport};
 
 /// A question about a planned job.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Question {
     /// The plan, how it was found, and a picture of a host.
@@ -115,7 +116,7 @@ impl PlannedJob {
                 let job = simulate::planned(&self.planned, None, question, &Fabric::default());
                 Answered::of(&job.map_err(sentence)?)
             }
-            Question::WhatIf(question) => self.after_failures(question),
+            Question::WhatIf(question) => Answered::of(&self.after_failures(question)?),
             Question::Expect(question) => {
                 let answer = ExpectReport::of(priced(), Some(&self.planned), question);
                 Answered::of(&answer.map_err(sentence)?)
@@ -156,13 +157,17 @@ impl PlannedJob {
         })
     }
 
-    fn after_failures(&self, question: &WhatIfQuestion) -> Result<Answered, String> {
+    /// The rest of the job after each failure.
+    ///
+    /// # Errors
+    /// The question does not fit the job; a sentence.
+    pub(crate) fn after_failures(&self, question: &WhatIfQuestion) -> Result<WhatIfReport, String> {
         let begun = question.begin(self.job.clone(), &self.planned.settings, true);
         let (mut answer, outcomes) = begun.map_err(sentence)?;
         for outcome in outcomes {
             answer.add(outcome.map_err(sentence)?);
         }
-        Answered::of(&answer.finish())
+        Ok(answer.finish())
     }
 
     /// The first host that is like a machine, by its place among the distinct ones.

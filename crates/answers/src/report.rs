@@ -9,7 +9,7 @@ use pages::Page;
 use serde::{Serialize, Serializer};
 
 #[cfg(feature = "schema")]
-pub use schema::{Described, schema};
+pub use schema::{Described, questions, schema};
 
 /// What has a schema, in builds that make schemas.
 #[cfg(not(feature = "schema"))]

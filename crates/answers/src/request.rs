@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use planner::{Job, Planned};
 use serde::Deserialize;
 
+use crate::JsonSchema;
 use crate::assumptions::{self, DecidingAssumption};
 use crate::built_in;
 use crate::engines::Engine;
@@ -17,7 +18,7 @@ use crate::job_options::{
 };
 
 /// A file that was dropped, or a machine that is built in.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// Its name.
@@ -28,7 +29,7 @@ pub struct File {
 }
 
 /// A file of any kind.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
     /// Its name.
@@ -59,7 +60,7 @@ impl Evidence {
 }
 
 /// A job.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobRequest {
     /// The machine.

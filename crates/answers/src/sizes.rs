@@ -7,13 +7,15 @@ use program::Collective;
 use program::size::parse;
 use serde::{Deserialize, Deserializer, de};
 
+use crate::JsonSchema;
 use crate::names::collective;
 
 /// Most sizes of a question.
 pub const MOST: usize = 10_000;
 
 /// One size, or those from one to another, bytes: `64K`, `1K..8G`; in JSON also a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "SizesText")]
 pub struct Sizes {
     from: u64,
     to: u64,
@@ -49,22 +51,27 @@ impl FromStr for Sizes {
     }
 }
 
-impl<'de> Deserialize<'de> for Sizes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(
-            untagged,
-            expecting = "expected a number of bytes, or text such as 1K..8G"
-        )]
-        enum Written {
-            Number(u64),
-            Text(String),
+/// How JSON writes [`Sizes`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a number of bytes, or text such as 1K..8G"
+)]
+enum SizesText {
+    /// One size, bytes.
+    Number(u64),
+    /// `64K`, or a range `1K..8G`.
+    Text(String),
+}
+
+impl TryFrom<SizesText> for Sizes {
+    type Error = String;
+
+    fn try_from(written: SizesText) -> Result<Self, String> {
+        match written {
+            SizesText::Number(bytes) => bytes.to_string().parse(),
+            SizesText::Text(text) => text.parse(),
         }
-        let read = match Written::deserialize(deserializer)? {
-            Written::Number(bytes) => bytes.to_string().parse(),
-            Written::Text(text) => text.parse(),
-        };
-        read.map_err(de::Error::custom)
     }
 }
 

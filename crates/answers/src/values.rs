@@ -9,6 +9,7 @@ use serde::de::{self, DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::JsonSchema;
 use crate::names::collective;
 
 /// A parser of a whole number within a range.
@@ -162,7 +163,8 @@ pub trait Flattened {
 }
 
 /// A question with flattened fields, of which JSON may have no others.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, JsonSchema)]
+#[schemars(transparent)]
 pub struct Exactly<T>(pub T);
 
 impl<'de, T: Flattened + DeserializeOwned> Deserialize<'de> for Exactly<T> {

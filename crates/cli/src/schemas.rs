@@ -41,6 +41,7 @@ const SCHEMAS: &[Kind] = schemas! {
     "plan"
     "probe"
     "program"
+    "questions"
     "rank"
     "results"
     "run"
@@ -143,6 +144,7 @@ mod tests {
         ("plan", plan::schema),
         ("probe", report::schema::<ProbeReport<'static>>),
         ("program", report::schema::<ProgramReport>),
+        ("questions", report::questions),
         ("rank", report::schema::<RankReport>),
         ("results", report::schema::<ResultsReport>),
         ("run", report::schema::<RunJson>),

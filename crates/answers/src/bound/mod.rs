@@ -25,18 +25,20 @@ use crate::{Args, JsonSchema};
 pub use page::checked;
 
 /// Which bounds of a job to prove.
-#[derive(Debug, Clone, Copy, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema, Args)]
 #[serde(deny_unknown_fields)]
 pub struct BoundQuestion {
     /// Only this collective: all-gather, reduce-scatter, all-reduce, broadcast, reduce, all-to-all
     /// [default: all of them]
     #[serde(default, deserialize_with = "values::some_collective_by_name")]
     #[arg(long, value_name = "NAME", value_parser = names::collective)]
+    #[schemars(with = "Option<String>")]
     pub collective: Option<Collective>,
     /// The links that a schedule may use: rules (links and turns on paths that NCCL's rules allow)
     /// or all [default: rules]
     #[serde(default, deserialize_with = "values::some_by_name")]
     #[arg(long, value_name = "SET")]
+    #[schemars(with = "Option<String>")]
     pub links: Option<LinkSet>,
     /// The network has rails: a port reaches only the ports with its number on other hosts
     #[serde(default)]

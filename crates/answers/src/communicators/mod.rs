@@ -31,7 +31,7 @@ pub use report::{AllocatedPart, Communicator, GpuMemory, MemoryReport, StageNumb
 pub(crate) const MOST_NODES: u32 = 16;
 
 /// What to count.
-#[derive(Debug, Clone, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Args)]
 pub struct MemoryQuestion {
     /// What the job calls on each communicator: its choices connect.
     #[serde(flatten)]
@@ -46,6 +46,7 @@ pub struct MemoryQuestion {
         value_delimiter = ',',
         requires = "memory"
     )]
+    #[schemars(with = "Vec<String>")]
     pub groups: Vec<GroupShape>,
     /// All ranks of a communicator also send to each other
     #[serde(default)]

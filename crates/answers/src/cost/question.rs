@@ -6,21 +6,23 @@ use plan::cost::{Calls, DataType, Registration};
 use program::{Collective, Protocol, Reduction};
 use serde::Deserialize;
 
-use crate::Args;
 use crate::sizes::{Collectives, Sizes, expand};
 use crate::values::{self, Flattened};
+use crate::{Args, JsonSchema};
 
 /// The type of elements, and how they are reduced.
-#[derive(Debug, Clone, Copy, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema, Args)]
 pub struct ElementOptions {
     /// Type of the elements: i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 fp8_e4m3 fp8_e5m2, or the names
     /// of nccl-tests
     #[serde(default, rename = "type", deserialize_with = "values::by_name")]
     #[arg(long = "type", value_name = "TYPE", default_value = "f32", value_parser = values::one::<DataType>)]
+    #[schemars(with = "String")]
     pub data_type: DataType,
     /// How elements are reduced: sum prod min max avg mulsum
     #[serde(default, rename = "op", deserialize_with = "values::reduction_by_name")]
     #[arg(long = "op", value_name = "OPERATION", default_value = "sum", value_parser = values::reduction)]
+    #[schemars(with = "String")]
     pub reduction: Reduction,
 }
 
@@ -36,7 +38,7 @@ impl ElementOptions {
 }
 
 /// The calls of a collective.
-#[derive(Debug, Clone, Copy, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema, Args)]
 pub struct CallOptions {
     /// The elements.
     #[serde(flatten)]
@@ -50,6 +52,7 @@ pub struct CallOptions {
     /// all ranks (ncclCommWindowRegister)
     #[serde(default, deserialize_with = "values::by_name")]
     #[arg(long, value_name = "HOW", default_value = "none", value_parser = values::one::<Registration>)]
+    #[schemars(with = "String")]
     pub window: Registration,
 }
 
@@ -74,7 +77,7 @@ fn number_of_calls<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 /// A question about costs.
-#[derive(Debug, Clone, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Args)]
 pub struct CostQuestion {
     /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all; all-to-all
     /// and send-recv, which NCCL makes of transfers
@@ -85,6 +88,7 @@ pub struct CostQuestion {
         value_delimiter = ',',
         default_value = "all-reduce"
     )]
+    #[schemars(with = "Vec<String>")]
     pub collective: Vec<Collectives>,
     /// Message sizes: 64K, a list 1M,8M or a range 1K..8G
     #[serde(default)]
@@ -110,6 +114,7 @@ pub struct CostQuestion {
         deserialize_with = "values::list_by_name"
     )]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[schemars(with = "Vec<String>")]
     pub algorithm: Vec<Algorithm>,
     /// Choose among these protocols only
     #[serde(
@@ -118,6 +123,7 @@ pub struct CostQuestion {
         deserialize_with = "values::list_by_name"
     )]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[schemars(with = "Vec<String>")]
     pub protocol: Vec<Protocol>,
     /// Show bandwidth and latency of every algorithm and protocol instead of sizes
     #[serde(default)]

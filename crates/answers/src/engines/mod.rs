@@ -41,7 +41,7 @@ const WIDTH: u32 = 8192;
 const MOST_WIDTH: u64 = 1 << 20;
 
 /// A question about inference engines.
-#[derive(Debug, Clone, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Args)]
 #[serde(deny_unknown_fields)]
 pub struct EnginesQuestion {
     /// The version of the engine, such as 0.33.0 [default: the newest that was read]
@@ -60,6 +60,7 @@ pub struct EnginesQuestion {
     /// Type of the elements [default: bf16, or what the engine sends]
     #[serde(default, rename = "type", deserialize_with = "values::some_by_name")]
     #[arg(long = "type", value_name = "TYPE", value_parser = values::one::<DataType>)]
+    #[schemars(with = "Option<String>")]
     pub data_type: Option<DataType>,
     /// Elements of a row: the hidden size of the model [default: 8192]
     #[serde(default, deserialize_with = "width")]

@@ -27,7 +27,7 @@ use crate::{Args, JsonSchema};
 const SIZES: Sizes = Sizes::range(256 << 20, 8 << 30);
 
 /// A question about what a healthy machine reaches.
-#[derive(Debug, Clone, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Args)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectQuestion {
     /// Collectives: all-reduce, all-gather, reduce-scatter, broadcast, reduce, or all
@@ -38,6 +38,7 @@ pub struct ExpectQuestion {
         value_delimiter = ',',
         default_value = "all-reduce"
     )]
+    #[schemars(with = "Vec<String>")]
     pub collective: Vec<Collectives>,
     /// Message sizes: 64M, a list 1G,8G or a range 256M..8G
     #[serde(default)]

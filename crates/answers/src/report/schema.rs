@@ -8,6 +8,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::{Report, ReportWithHead};
+use crate::file_question::FileQuestion;
+use crate::question::Question;
+use crate::request::JobRequest;
 
 impl<R: Report> JsonSchema for ReportWithHead<'_, R> {
     fn schema_name() -> Cow<'static, str> {
@@ -41,12 +44,30 @@ impl<R: Report> JsonSchema for ReportWithHead<'_, R> {
     }
 }
 
+/// What programs ask in JSON.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is wanted")]
+struct Questions {
+    /// A job.
+    job: JobRequest,
+    /// A question about a planned job.
+    of_job: Question,
+    /// A question about files.
+    of_files: FileQuestion,
+}
+
 /// The schema of a kind of JSON.
 pub fn schema<R: Report>() -> String {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let schema = settings
-        .into_generator()
-        .into_root_schema_for::<ReportWithHead<'_, R>>();
+    text::<ReportWithHead<'_, R>>(SchemaSettings::draft2020_12().for_serialize())
+}
+
+/// The schema of all questions: of a job, and of what is asked about jobs and files.
+pub fn questions() -> String {
+    text::<Questions>(SchemaSettings::draft2020_12().for_deserialize())
+}
+
+fn text<T: JsonSchema>(settings: SchemaSettings) -> String {
+    let schema = settings.into_generator().into_root_schema_for::<T>();
     let mut schema = schema.to_value();
     // The order must not depend on the features of serde_json that other crates enable.
     schema.sort_all_objects();

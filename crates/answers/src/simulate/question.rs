@@ -3,15 +3,16 @@
 use program::{Collective, ElementType, Protocol, Schedule, Transfer};
 use serde::Deserialize;
 
-use crate::{Args, values};
+use crate::{Args, JsonSchema, values};
 
 /// A collective to run on the virtual clock.
-#[derive(Debug, Clone, Deserialize, Args)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Args)]
 #[serde(deny_unknown_fields)]
 pub struct SimulateQuestion {
     /// The collective
     #[serde(deserialize_with = "values::collective_by_name")]
     #[arg(long, value_name = "NAME", value_parser = crate::names::collective)]
+    #[schemars(with = "String")]
     pub collective: Collective,
     /// Size of the message, bytes; of the larger side where a collective gathers or scatters
     #[arg(short, long, value_name = "SIZE", value_parser = program::size::parse)]
@@ -19,14 +20,17 @@ pub struct SimulateQuestion {
     /// The algorithm [default: what NCCL takes, ring or tree; without a plan ring]
     #[serde(default, deserialize_with = "values::some_by_name")]
     #[arg(long, value_name = "NAME")]
+    #[schemars(with = "Option<String>")]
     pub algorithm: Option<Schedule>,
     /// The protocol: LL, LL128, Simple [default: what NCCL takes; without a plan Simple]
     #[serde(default, deserialize_with = "values::some_by_name")]
     #[arg(long, value_name = "NAME")]
+    #[schemars(with = "Option<String>")]
     pub protocol: Option<Protocol>,
     /// How a mesh moves data [default: fifo; for nvls direct]
     #[serde(default, deserialize_with = "values::some_by_name")]
     #[arg(long, value_name = "NAME")]
+    #[schemars(with = "Option<String>")]
     pub transfer: Option<Transfer>,
     /// Use at most N channels [default: as many as NCCL; without a plan 1]
     #[serde(default)]
@@ -39,6 +43,7 @@ pub struct SimulateQuestion {
         deserialize_with = "values::by_name"
     )]
     #[arg(short = 'd', long = "type", value_name = "TYPE", default_value = "f32", value_parser = values::one::<ElementType>)]
+    #[schemars(with = "String")]
     pub element: ElementType,
     /// The root
     #[serde(default)]

@@ -10,13 +10,14 @@ use workload::{Files, Workload};
 
 use super::placement::place;
 use super::{Measurements, StepError, StepQuestion, StepReport, ranks, step};
+use crate::JsonSchema;
 use crate::request::{Evidence, File, JobRequest};
 
 /// The first bytes of a file that gzip wrote.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A step, and the cluster that makes it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct StepRequest {
     /// A list of calls, a workload of SimAI, the script that starts Megatron-LM or its log, or
     /// traces of PyTorch's profiler, one for each rank.

@@ -1,5 +1,6 @@
 //! Pages that are arranged by the width of a terminal: trees, matrices, plans.
 
+pub mod answer;
 mod branch;
 pub mod channels;
 pub mod connections;

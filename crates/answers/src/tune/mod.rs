@@ -25,11 +25,11 @@ use planner::{Error, Job, Planned, Settings};
 use program::Collective;
 use records::results::shares::all_shares;
 
-use crate::Args;
 use crate::better_rings::line;
 use crate::bound::{BoundQuestion, bound};
 use crate::names;
 use crate::sizes::{Collectives, Sizes, expand};
+use crate::{Args, JsonSchema};
 pub use gain::{BarSource, CollectiveGains, Gain};
 pub use priced::ChosenStep;
 use priced::{Compared, Priced, Times, WORTH_IT};
@@ -68,7 +68,7 @@ const STAND_IN: f32 = 0.1;
 const GRAPH_FILE: &str = "NCCL_GRAPH_FILE";
 
 /// What to show of a job that is tuned.
-#[derive(Debug, Clone, Deserialize, Args)]
+#[derive(Debug, Clone, Deserialize, JsonSchema, Args)]
 #[serde(deny_unknown_fields)]
 pub struct TuneQuestion {
     /// Collectives whose gains are shown: all-reduce, all-gather, reduce-scatter, broadcast,
@@ -80,6 +80,7 @@ pub struct TuneQuestion {
         value_delimiter = ',',
         default_value = "all"
     )]
+    #[schemars(with = "Vec<String>")]
     pub collective: Vec<Collectives>,
     /// Message sizes whose gains are shown: 64M, a list 32K,1G or a range 4K..8G, which grows by 8
     #[serde(default)]

@@ -25,13 +25,14 @@ const SIZES: [Sizes; 2] = [
 ];
 
 /// Which failures of a job to plan.
-#[derive(Debug, Clone, Default, Deserialize, Args)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema, Args)]
 #[serde(deny_unknown_fields)]
 pub struct WhatIfQuestion {
     /// Only these failures: of gpu, nic, switch (each PCI switch, and the NVSwitches together),
     /// nvlink (one of every pair that has some, and all of each GPU)
     #[serde(default, deserialize_with = "values::list_by_name")]
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    #[schemars(with = "Vec<String>")]
     pub only: Vec<FailingDevice>,
     /// All-reduce sizes whose loss is predicted; the last one decides the order
     #[serde(default)]

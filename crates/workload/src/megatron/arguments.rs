@@ -5,8 +5,8 @@ use serde::Deserialize;
 #[cfg(feature = "arguments")]
 use super::MOST_SIZE;
 use super::Training;
-use crate::Args;
 use crate::parallelism::Parallelism;
+use crate::{Args, JsonSchema};
 
 /// Width of an MLP by that of the model, without a size of its own.
 const FFN: u64 = 4;
@@ -19,24 +19,24 @@ pub(super) const MOST_RANKS: u64 = 1 << 24;
 
 /// A transformer and how it is trained, by Megatron's arguments: in scripts, on the command line
 /// and as JSON.
-#[derive(Debug, Clone, PartialEq, Deserialize, Args)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema, Args)]
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "A step by Megatron's arguments, instead of WORKLOAD")]
 pub struct Arguments {
     /// Ranks that share a layer's matrices
-    #[serde(default = "one")]
+    #[serde(default = "one::<u32>")]
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks)]
     pub tensor_model_parallel_size: u32,
     /// Stages
-    #[serde(default = "one")]
+    #[serde(default = "one::<u32>")]
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks)]
     pub pipeline_model_parallel_size: u32,
     /// Ranks that share a sequence
-    #[serde(default = "one")]
+    #[serde(default = "one::<u32>")]
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks)]
     pub context_parallel_size: u32,
     /// Ranks that share the experts
-    #[serde(default = "one")]
+    #[serde(default = "one::<u32>")]
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks)]
     pub expert_model_parallel_size: u32,
     /// Ranks that share an expert's matrices [default: those of --tensor-model-parallel-size]
@@ -80,7 +80,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = size)]
     pub vocab_size: Option<u64>,
     /// Sequences of a micro-batch
-    #[serde(default = "one")]
+    #[serde(default = "one::<u64>")]
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = size)]
     pub micro_batch_size: u64,
     /// Sequences of a step
