@@ -7,7 +7,14 @@
 from __future__ import annotations
 
 from toporing import _native
-from toporing._native import CommError, CommTimeoutError, free_unique_id, unique_id
+from toporing._native import (
+    CommError,
+    CommTimeoutError,
+    PlanError,
+    free_unique_id,
+    unique_id,
+)
+from toporing.answer import Answer
 from toporing.comm import Communicator
 from toporing.planning import (
     Attempt,
@@ -21,7 +28,6 @@ from toporing.planning import (
     Machine,
     Path,
     Plan,
-    PlanError,
     Search,
     bound,
     diagnose,
@@ -39,6 +45,7 @@ from toporing.planning import (
 __version__: str = _native.__version__
 
 __all__ = [
+    "Answer",
     "Attempt",
     "Bound",
     "Candidate",

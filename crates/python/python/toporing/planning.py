@@ -18,11 +18,12 @@ from typing import Any, Mapping, Sequence, TypeVar, Union
 from toporing import _native
 from toporing._expect import expect, expect_all
 from toporing._native import PlanError
+from toporing.answer import Answer, page_as_html
 
 _NONE = type(None)
 
 Topology = Union[str, bytes, "PathLike[str]"]
-Answer = TypeVar("Answer")
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,21 @@ class Plan:
         """The plan as Python values."""
         return json.loads(self.json)
 
-    def ask(self, question: str, **details: Any) -> dict[str, Any]:
+    def _repr_svg_(self) -> str:
+        """The picture of a host, for notebooks."""
+        return self.svg
+
+    def _repr_html_(self) -> str:
+        """Its page, for notebooks."""
+        rows = [[it.kind, it.count, it.bandwidth_gbps, it.network_gbps] for it in self.channels]
+        headers = ["channels", "number", "GB/s each", "to the network"]
+        table = {"kind": "table", "it": {"headers": headers, "right": [1, 2, 3], "rows": rows}}
+        head = f"{self.summary}; {self.ranks} ranks; NCCL {self.nccl_version}"
+        fields = [{"name": "", "value": it, "tone": "notice"} for it in [head, *self.notes]]
+        sections = [{"title": "", "remark": "", "blocks": [table]}]
+        return page_as_html({"title": self.name, "fields": fields, "sections": sections}) + self.svg
+
+    def ask(self, question: str, **details: Any) -> Answer:
         """An answer as the program prints it with `--json`: `cost`, `expect`, `bound`, `path`,
         `rank`, `simulate`, `what-if`, `settings`, `tune`, `engines`; `forests` has the text of the plan that
         `topo plan --strategy forest -o` writes.
@@ -206,7 +221,7 @@ class Plan:
         """
         expect("question", question, str)
         asked = json.dumps({"ask": question, **details})
-        return json.loads(self._planned.ask(asked.encode()))
+        return Answer.read(self._planned.ask(asked.encode()))
 
     def cost(self, collective: str, bytes: int) -> Cost:
         """What NCCL chooses for a collective (`all-reduce`, `all-gather`, `reduce-scatter`,
@@ -227,7 +242,7 @@ class Plan:
         bounds = self.ask("bound")["bounds"]
         return [_made(Bound, it, tight_links=_links(it["tight_links"])) for it in bounds]
 
-    def difference(self, other: Plan) -> dict[str, Any]:
+    def difference(self, other: Plan) -> Answer:
         """How another job differs, as `topo diff --json` prints it."""
         expect("other", other, Plan)
         return _ask("difference", job=self._job, other=other._job)
@@ -347,12 +362,12 @@ def doctor(
     *,
     settings: Mapping[str, str] | None = None,
     nccl_version: str | None = None,
-) -> dict[str, Any]:
+) -> Answer:
     """The faults of a topology file, as `topo doctor --json` prints them."""
     return _ask("doctor", job=_job(topology, settings=settings, nccl_version=nccl_version))
 
 
-def matrix(topology: Topology) -> dict[str, Any]:
+def matrix(topology: Topology) -> Answer:
     """The connections of GPUs and NICs, as `topo show --matrix --json` prints them."""
     return _ask("matrix", file=_file(topology))
 
@@ -365,7 +380,7 @@ def log(
     hosts: int | None = None,
     settings: Mapping[str, str] | None = None,
     nccl_version: str | None = None,
-) -> dict[str, Any]:
+) -> Answer:
     """The content of NCCL's log, as `topo diagnose --log --json` prints it.
 
     With `topology` it is compared with the plan for that machine. `hosts` and `nccl_version` are those
@@ -386,7 +401,7 @@ def diagnose(
     topology: Topology | None = None,
     hosts: int | None = None,
     events: bool = False,
-) -> dict[str, Any]:
+) -> Answer:
     """Why a job hangs or fails, as `topo diagnose --json` prints it; with `events` also all events.
 
     `evidence` are the paths of files of any kind (logs, flight recorders, reports of RAS, listings,
@@ -407,7 +422,7 @@ def diagnose(
 
 def results(
     text: str, measured: Plan, name: str = "results", *, fit: bool = False
-) -> dict[str, Any]:
+) -> Answer:
     """Measurements of nccl-tests beside the prediction for a job, as `topo expect --results --json` prints
     them. With `fit`, the cost model is fitted to them."""
     expect("text", text, str)
@@ -428,7 +443,7 @@ def step(
     measured: Mapping[str, str] | None = None,
     fabric: str | None = None,
     orders: int = 0,
-) -> dict[str, Any]:
+) -> Answer:
     """The communication of a whole step on a job, as `topo step --json` prints it. `calls` is the
     text of a list (CSV, JSON), of a workload of SimAI, of the script that starts Megatron-LM or its
     log (`gpu_tflops` says what a GPU computes), or of a trace of PyTorch's profiler; or a model by
@@ -484,9 +499,9 @@ def _job(
     return {"file": _file(topology), "set": variables, "nccl": nccl_version, **details}
 
 
-def _ask(question: str, **details: Any) -> dict[str, Any]:
+def _ask(question: str, **details: Any) -> Answer:
     asked = json.dumps({"ask": question, **details})
-    return json.loads(_native.ask(asked.encode()))
+    return Answer.read(_native.ask(asked.encode()))
 
 
 def _file(topology: Topology) -> dict[str, str]:
@@ -498,7 +513,13 @@ def _file(topology: Topology) -> dict[str, str]:
     if isinstance(topology, str) and topology in {it.name for it in machines()}:
         return {"name": topology}
     path = fspath(topology)
-    return {"name": path, "text": _native.read(path)}
+    try:
+        return {"name": path, "text": _native.read(path)}
+    except OSError as error:
+        if isinstance(topology, str) and "/" not in path:
+            known = "nor is it the name of a built-in machine (machines() lists them)"
+            raise OSError(f"{error}; {known}") from None
+        raise
 
 
 def _evidence(name: str, content: str | bytes) -> dict[str, str]:
@@ -508,7 +529,7 @@ def _evidence(name: str, content: str | bytes) -> dict[str, str]:
     return {"name": name, "base64": b64encode(content).decode()}
 
 
-def _made(kind: type[Answer], answer: Mapping[str, Any], **parts: Any) -> Answer:
+def _made(kind: type[Kind], answer: Mapping[str, Any], **parts: Any) -> Kind:
     """An answer as a dataclass. Python's own word `from` is `source` there."""
     values = {"source" if key == "from" else key: value for key, value in answer.items()}
     values.update(parts)

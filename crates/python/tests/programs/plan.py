@@ -38,6 +38,17 @@ assert odd.bytes == 12345 and odd.protocol
 fails(lambda: two.cost("all-shout", 1), "all-shout", "all-reduce")
 fails(lambda: two.cost("all-to-all", 1), "point-to-point")
 
+# A notebook shows pages and pictures; tables are rows with names.
+answer = two.ask("cost", collectives=["all-reduce"], sizes=["1M"])
+assert answer["format"] == "topo-cost" and "page" not in answer
+(row,) = answer.tables()["AllReduce"]
+assert row["size"] == "1M" and row["algorithm"], row
+assert "<td>" in answer._repr_html_() and "<svg" in two._repr_html_()
+assert two._repr_svg_() == two.svg
+hostile = toporing.log("a:1:1 [0] NCCL INFO NCCL version 2.30.7+cuda12.9\n", "<script>")
+assert "<script>" not in hostile._repr_html_(), hostile._repr_html_()
+assert "PXN" in two.ask("path", **{"from": "GPU0", "to": "NIC1"})._repr_html_()
+
 # Settings and versions change decisions.
 ring = toporing.plan(name, hosts=2, settings={"NCCL_ALGO": "Ring"})
 assert ring.cost("all-reduce", 1 << 10).algorithm == "Ring"
