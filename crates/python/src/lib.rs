@@ -36,6 +36,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PlanError", py.get_type::<plan::PlanError>())?;
     module.add_class::<plan::Planned>()?;
     module.add_function(wrap_pyfunction!(plan::ask, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::text, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::questions, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::machine, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::documents, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::document, module)?)?;
     module.add_function(wrap_pyfunction!(plan::machines, module)?)?;
     module.add_function(wrap_pyfunction!(plan::versions, module)?)?;
     module.add_function(wrap_pyfunction!(plan::read_bytes, module)?)?;

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use answers::built_in;
 use answers::file_question::FileQuestion;
 use answers::question::Question;
+use answers::report::{self, Answered};
 use answers::request::{JobRequest, PlannedJob};
-use answers::{built_in, report};
+use answers::terminal::Look;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -40,11 +42,32 @@ impl Planned {
         planned.map(Self).map_err(PlanError::new_err)
     }
 
+    /// The page of an answer, in lines of as many characters.
+    fn text(&self, py: Python<'_>, question: &[u8], width: usize) -> PyResult<String> {
+        let question: Question = parse(question)?;
+        let text = py.detach(|| self.0.text(&question, plain(width)));
+        text.map_err(PlanError::new_err)
+    }
+
     /// Answers a question as JSON.
     fn ask(&self, py: Python<'_>, question: &[u8]) -> PyResult<String> {
         let question: Question = parse(question)?;
         let answer = py.detach(|| self.0.ask(&question));
-        answer.map(|it| it.json).map_err(PlanError::new_err)
+        written(answer)
+    }
+}
+
+/// An answer as JSON, with its page under the key `page`.
+fn written(answer: Result<Answered, String>) -> PyResult<String> {
+    let written = answer.and_then(Answered::with_page);
+    written.map_err(PlanError::new_err)
+}
+
+/// A page without colors.
+const fn plain(width: usize) -> Look {
+    Look {
+        width,
+        color: false,
     }
 }
 
@@ -63,7 +86,66 @@ fn parse<T: DeserializeOwned>(json: &[u8]) -> PyResult<T> {
 pub fn ask(py: Python<'_>, question: &[u8]) -> PyResult<String> {
     let question: FileQuestion = parse(question)?;
     let answer = py.detach(|| question.answer());
-    answer.map(|it| it.json).map_err(PlanError::new_err)
+    written(answer)
+}
+
+/// The page of an answer about files, in lines of as many characters.
+#[pyfunction]
+pub fn text(py: Python<'_>, question: &[u8], width: usize) -> PyResult<String> {
+    let question: FileQuestion = parse(question)?;
+    let text = py.detach(|| question.text(plain(width)));
+    text.map_err(PlanError::new_err)
+}
+
+/// The schema of all questions.
+#[pyfunction]
+pub const fn questions() -> &'static str {
+    include_str!("../../../docs/schemas/questions.schema.json")
+}
+
+macro_rules! documents {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../docs/", $name, ".md")))),*]
+    };
+}
+
+/// The documents for users.
+const DOCUMENTS: &[(&str, &str)] = documents! {
+    "acceptance" "bounds" "compare" "diagnose" "export" "gpu" "hosts" "nccl-check" "page" "planning"
+    "probing" "programs" "pytorch" "running" "security" "settings" "simulation" "step"
+    "topology-model" "tuning"
+};
+
+/// What to ask when.
+const SKILL: (&str, &str) = ("skill", include_str!("../../../SKILL.md"));
+
+/// The names of the documents.
+#[pyfunction]
+pub fn documents() -> Vec<&'static str> {
+    let names = DOCUMENTS.iter().map(|(name, _)| *name);
+    [SKILL.0].into_iter().chain(names).collect()
+}
+
+/// A document, as Markdown.
+///
+/// # Errors
+/// `PlanError`: there is none of this name.
+#[pyfunction]
+pub fn document(name: &str) -> PyResult<&'static str> {
+    let mut all = [SKILL].iter().chain(DOCUMENTS);
+    let found = all.find(|(known, _)| *known == name);
+    let none = || PlanError::new_err(format!("there is no document {name}"));
+    found.map(|(_, text)| *text).ok_or_else(none)
+}
+
+/// The topology of a machine that is built in, as XML.
+///
+/// # Errors
+/// `PlanError`: there is none.
+#[pyfunction]
+pub fn machine(name: &str) -> PyResult<&'static str> {
+    let none = || PlanError::new_err(format!("there is no machine {name}"));
+    built_in::find(name).map(|it| it.text).ok_or_else(none)
 }
 
 /// The machines that are built in, as JSON.

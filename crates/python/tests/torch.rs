@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use support::answered::answered;
-use support::{Package, here, plain_python, torch_python};
+use support::{Package, agents_python, here, plain_python, torch_python};
 use testkit::phantom::Phantom;
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     let mut trials = vec![
         with_python("plan", &["plan.py"], 1),
         with_python("memory", &["memory.py"], 2),
+        Trial::ignorable_test("agents", agents),
         Trial::ignorable_test("answers", answers),
         Trial::ignorable_test("arrays_of_gpus", arrays_of_gpus),
     ];
@@ -151,6 +152,16 @@ fn answers() -> Result<Completion, Failed> {
     std::fs::write(file.path(), answered()?)?;
     let path = file.path().display().to_string();
     Package::make()?.run(&python, &["answers.py", &path, "700"])?;
+    Ok(Completion::Completed)
+}
+
+/// The protocol's own client asks the server for agents.
+fn agents() -> Result<Completion, Failed> {
+    let Some(python) = agents_python() else {
+        let why = "not run: there is no package mcp (cargo xtask fetch mcp)";
+        return Ok(Completion::ignored_with(why));
+    };
+    Package::make()?.run(&python, &["agents.py"])?;
     Ok(Completion::Completed)
 }
 

@@ -2,7 +2,7 @@
 
 mod browser;
 mod drivers;
-mod torch;
+mod python;
 
 use std::process::ExitCode;
 
@@ -29,6 +29,9 @@ enum What {
     Drivers,
     /// A browser for the tests of the page: says which there is, or which packages bring one
     Browser,
+    /// The client of the Model Context Protocol with Python, in a virtual environment of 70 MB, from
+    /// PyPI by pip
+    Mcp,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
         /// A version; none: the newest
@@ -45,7 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         What::Nccl { versions } => nccl(versions),
         What::Drivers => drivers::fetch(),
         What::Browser => browser::fetch(),
-        What::Torch { version } => torch::fetch(version.as_deref()),
+        What::Torch { version } => python::fetch(version.as_deref()),
+        What::Mcp => python::fetch_mcp(),
     }
 }
 

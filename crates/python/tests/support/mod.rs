@@ -21,10 +21,20 @@ pub fn here() -> &'static Path {
 /// The Python with torch: the one that the environment names, or the fetched one.
 pub fn torch_python() -> Option<PathBuf> {
     let named = std::env::var_os("TOPO_TORCH_PYTHON").map(PathBuf::from);
+    named.or_else(|| fetched("torch"))
+}
+
+/// The Python with the client of the Model Context Protocol, if it was fetched.
+pub fn agents_python() -> Option<PathBuf> {
+    fetched("mcp")
+}
+
+/// The Python of a virtual environment that was fetched.
+fn fetched(name: &str) -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| here().join("../../target"), PathBuf::from);
-    let fetched = target.join("torch/bin/python");
-    named.or_else(|| fetched.exists().then_some(fetched))
+    let python = target.join(name).join("bin/python");
+    python.exists().then_some(python)
 }
 
 /// Any Python that can load the module: 3.9 or newer.

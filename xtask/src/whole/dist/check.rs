@@ -105,12 +105,14 @@ fn install(package: &Path) -> Result<Vec<String>> {
         .canonicalize()?;
     let mut tries = [
         ("the program", bin("topo")),
+        ("the server for agents", bin("toporing")),
         ("the package", bin("python")),
         ("two ranks", bin("python")),
     ];
     tries[0].1.arg("--version");
-    tries[1].1.args(["-c", USES]);
-    tries[2].1.arg(arrays).arg("2");
+    tries[1].1.arg("--help");
+    tries[2].1.args(["-c", USES]);
+    tries[3].1.arg(arrays).arg("2");
     let mut problems = Vec::new();
     for (what, command) in &mut tries {
         command.current_dir(folder.path());

@@ -1,4 +1,4 @@
-//! PyTorch, for the tests of the Python package.
+//! Packages of PyPI in virtual environments, for the tests of the Python package.
 
 use std::fs;
 use std::path::Path;
@@ -24,18 +24,34 @@ pub(super) fn fetch(version: Option<&str>) -> Result<ExitCode> {
         println!("torch: {} (remove it for another version)", place.display());
         return Ok(ExitCode::SUCCESS);
     }
+    let torch = version.map_or_else(|| "torch".to_owned(), |it| format!("torch=={it}"));
+    let [_, others @ ..] = MODULES;
+    environment(&place, &[&[torch.as_str()], &others[..]].concat())?;
+    println!("torch: {}", place.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a virtual environment with the client of the Model Context Protocol in `target/mcp`.
+///
+/// # Errors
+/// There is no Python, or pip fails.
+pub(super) fn fetch_mcp() -> Result<ExitCode> {
+    let place = target().join("mcp");
+    if !place.exists() {
+        environment(&place, &["mcp>=2,<3"])?;
+    }
+    println!("mcp: {}", place.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a virtual environment with packages: all of it, or none.
+fn environment(place: &Path, packages: &[&str]) -> Result<()> {
     let beside = place.with_extension("new");
     let _ = fs::remove_dir_all(&beside);
     run(Command::new("python3").args(["-m", "venv"]).arg(&beside))?;
-    let torch = version.map_or_else(|| "torch".to_owned(), |it| format!("torch=={it}"));
-    let [_, others @ ..] = MODULES;
-    install(
-        &beside.join("bin/python"),
-        &[&[torch.as_str()], &others[..]].concat(),
-    )?;
-    fs::rename(&beside, &place)?;
-    println!("torch: {}", place.display());
-    Ok(ExitCode::SUCCESS)
+    install(&beside.join("bin/python"), packages)?;
+    fs::rename(&beside, place)?;
+    Ok(())
 }
 
 /// Installs packages of PyPI, which have the names of their modules.
