@@ -85,39 +85,68 @@ pub fn messages<'a>(line: &'a str, hosts: &impl Hosts, each: impl FnMut(Message<
     behind(line, find(line, line, hosts), hosts, each);
 }
 
-/// As [`messages`] without known hosts, behind another line and its message: most lines in a row
-/// have one head, which is compared sooner than read.
+/// As [`messages`] without known hosts, with the heads that were read before.
 pub(crate) fn messages_after<'a>(
     line: &'a str,
-    last: Option<(&'a str, Message<'a>)>,
+    heads: &mut Heads<'a>,
     each: impl FnMut(Message<'a>),
 ) {
-    let head = last.and_then(|(last, message)| {
-        let end = last.len() - message.text.len();
-        let is_same =
-            !message.text.is_empty() && line.as_bytes().starts_with(&last.as_bytes()[..end]);
-        let Message {
-            source,
-            level,
-            place,
-            begin,
-            ..
-        } = message;
-        (is_same && source.is_some()).then_some(Head {
-            source,
-            level,
-            place,
-            begin,
-            end,
-        })
-    });
-    behind(
-        line,
-        head.or_else(|| find(line, line, &NoHosts)),
-        &NoHosts,
-        each,
-    );
+    behind(line, heads.first(line), &NoHosts, each);
 }
+
+/// Most heads that are remembered.
+const MOST_HEADS: usize = 64;
+
+/// The last first heads of lines, each with the beginning of its line. Ranks write by turns, and most
+/// heads come again, which is compared sooner than read.
+#[derive(Debug)]
+pub(crate) struct Heads<'a> {
+    /// By a hash of the bytes before NCCL's name.
+    all: [Option<(&'a str, Head<'a>)>; MOST_HEADS],
+    /// The place of the one before.
+    last: usize,
+}
+
+impl Default for Heads<'_> {
+    fn default() -> Self {
+        Self {
+            all: [None; MOST_HEADS],
+            last: 0,
+        }
+    }
+}
+
+impl<'a> Heads<'a> {
+    /// The first head of a line.
+    fn first(&mut self, line: &'a str) -> Option<Head<'a>> {
+        let known = |it: &Option<(&str, Head<'a>)>| match it {
+            Some((begin, head)) if line.as_bytes().starts_with(begin.as_bytes()) => Some(*head),
+            _ => None,
+        };
+        if let Some(head) = known(&self.all[self.last]) {
+            return Some(head);
+        }
+        let name = NAME.find(line.as_bytes());
+        let before = name.and_then(|at| line.as_bytes()[..at].last_chunk());
+        let Some(before) = before else {
+            return find(line, line, &NoHosts);
+        };
+        // The processes of a host differ in the last digits, which come before the GPU.
+        let hash = u128::from_le_bytes(*before).wrapping_mul(FACTOR) >> (u128::BITS - 6);
+        self.last = hash as usize;
+        let head = known(&self.all[self.last]).or_else(|| find(line, line, &NoHosts));
+        // Who asks for a place also asks where in its line it is.
+        let is_plain =
+            |it: &Head<'_>| it.source.is_some() && it.place.is_none() && it.end < line.len();
+        if let Some(head) = head.filter(is_plain) {
+            self.all[self.last] = Some((&line[..head.end], head));
+        }
+        head
+    }
+}
+
+/// An odd number of a multiplicative hash: the golden ratio's.
+const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 /// Calls a function with each message of a line, of which the first head is known.
 fn behind<'a>(
@@ -158,6 +187,7 @@ fn behind<'a>(
 }
 
 /// The head of a message.
+#[derive(Debug, Clone, Copy)]
 struct Head<'a> {
     source: Option<Source<'a>>,
     level: Level,
