@@ -1,16 +1,16 @@
 //! Finds many words in a text, nearly always by a quick look that there is none.
 //!
-//! An automaton waits for memory at each byte, which takes several times as long, and is made in the
-//! time of a megabyte of text. Of each word four bytes are looked for, hashed, at every second place
-//! of the text; where they are, the word is compared.
+//! An automaton waits for memory at each byte, which takes several times as long, and is made in
+//! the time of a megabyte of text. Of each word four bytes are looked for, hashed, at every second
+//! place of the text; where they are, the word is compared.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Bytes of a part. No word is shorter.
 const LENGTH: usize = 4;
 
-/// The table has so many bits, as a power of two: with a third of a percent of them set, nine of ten
-/// lines have no part of a word.
+/// The table has so many bits, as a power of two: with a third of a percent of them set, nine of
+/// ten lines have no part of a word.
 const BITS: u32 = 20;
 
 /// What most lines of NCCL's logs are made of. Parts that are in it say little.
