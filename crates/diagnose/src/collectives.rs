@@ -61,13 +61,6 @@ pub(crate) struct Collectives {
     lines: u32,
 }
 
-/// Whether the text of a message is such a line.
-pub(crate) fn is_call(text: &str) -> bool {
-    // No function has a longer name.
-    let colon = memchr::memchr(b':', &text.as_bytes()[..text.len().min(24)]);
-    colon.is_some_and(|at| text[at..].starts_with(": opCount "))
-}
-
 impl Collectives {
     /// Notes a line. `text`: the message.
     pub(crate) fn add(&mut self, process: Process, text: &str, line: impl FnOnce() -> Line) {

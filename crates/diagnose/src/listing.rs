@@ -74,7 +74,7 @@ impl Shown {
 /// Whether a text begins with a listing.
 pub(crate) fn is_listing(first: &[u8]) -> bool {
     let first = &first[..first.len().min(BEGINNING)];
-    !matches!(Listings::read("", first), Ok(None))
+    Listings::are_in(first)
 }
 
 /// Whether listings have adapters of Amazon's.

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use findings::causes::{Cause, Certainty, Scope, Subject};
 use findings::facts::{self, Meaning};
 use records::evidence::{inspector, ras, watchdog};
@@ -39,7 +38,6 @@ enum Seeker {
 /// The words of all readers and causes.
 #[derive(Debug)]
 pub(crate) struct Words {
-    automaton: Option<AhoCorasick>,
     parts: Parts,
     seekers: Vec<Seeker>,
 }
@@ -61,7 +59,7 @@ pub(crate) struct Found {
     pub(crate) cause: Option<(&'static Cause, Certainty)>,
 }
 
-/// Made once: the automaton is large.
+/// Made once.
 static ALL: LazyLock<Words> = LazyLock::new(Words::new);
 
 impl Words {
@@ -71,7 +69,7 @@ impl Words {
     }
 
     fn new() -> Self {
-        let mut words: Vec<&str> = Vec::new();
+        let mut words: Vec<&'static str> = Vec::new();
         let mut seekers = Vec::new();
         for word in watchdog::WORDS {
             words.push(word);
@@ -105,12 +103,8 @@ impl Words {
                 seekers.push(Seeker::Sign(cause, place));
             }
         }
-        let automaton = AhoCorasick::builder()
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(&words);
         Self {
-            parts: Parts::of(&words),
-            automaton: automaton.ok(),
+            parts: Parts::of(words),
             seekers,
         }
     }
@@ -119,47 +113,41 @@ impl Words {
     /// of a warning, without NCCL's head.
     pub(crate) fn find(&self, line: &str, head: Option<Range<usize>>, is_warning: bool) -> Found {
         let mut found = Found::default();
-        let Some(automaton) = &self.automaton else {
-            return found;
-        };
         // No word is in a head, which is a third of many lines.
         let parts = head.and_then(|it| Some([line.get(..it.start)?, line.get(it.end..)?]));
         let [before, behind] = parts.unwrap_or(["", line]);
-        let in_parts = [before, behind].into_iter().filter(|it| !it.is_empty());
-        // Nearly no line has any word, and that is known much sooner than all words.
-        let in_parts = in_parts.filter(|it| self.parts.may_be_in(it));
         let mut first = usize::MAX;
-        for it in in_parts.flat_map(|it| automaton.find_overlapping_iter(it)) {
-            let place = it.pattern().as_usize();
-            match self.seekers.get(place) {
-                Some(Seeker::Watchdog) => found.watchdog = true,
-                Some(Seeker::Frame) => found.frame = true,
-                Some(Seeker::Ras) => found.ras = true,
-                Some(Seeker::Inspector) => found.inspector = true,
-                Some(Seeker::Timings) => found.timings = true,
-                Some(Seeker::Run) => found.run = true,
-                Some(Seeker::Output) => found.output = true,
-                Some(Seeker::Fact) => found.fact = true,
-                Some(Seeker::Sign(cause, sign)) if place < first => {
-                    let Some(sign) = cause.signs.get(*sign) else {
-                        continue;
-                    };
-                    let counts = match sign.scope {
-                        Scope::Anywhere => true,
-                        Scope::Message => line.contains("NCCL "),
-                        Scope::Warning => {
-                            is_warning
-                                || line.contains("NCCL WARN ")
-                                || line.contains("NCCL ERROR ")
+        for part in [before, behind] {
+            self.parts
+                .find(part, |place| match self.seekers.get(place) {
+                    Some(Seeker::Watchdog) => found.watchdog = true,
+                    Some(Seeker::Frame) => found.frame = true,
+                    Some(Seeker::Ras) => found.ras = true,
+                    Some(Seeker::Inspector) => found.inspector = true,
+                    Some(Seeker::Timings) => found.timings = true,
+                    Some(Seeker::Run) => found.run = true,
+                    Some(Seeker::Output) => found.output = true,
+                    Some(Seeker::Fact) => found.fact = true,
+                    Some(Seeker::Sign(cause, sign)) if place < first => {
+                        let Some(sign) = cause.signs.get(*sign) else {
+                            return;
+                        };
+                        let counts = match sign.scope {
+                            Scope::Anywhere => true,
+                            Scope::Message => line.contains("NCCL "),
+                            Scope::Warning => {
+                                is_warning
+                                    || line.contains("NCCL WARN ")
+                                    || line.contains("NCCL ERROR ")
+                            }
+                        };
+                        if counts && sign.is_in(line) {
+                            first = place;
+                            found.cause = Some((cause, sign.certainty));
                         }
-                    };
-                    if counts && sign.is_in(line) {
-                        first = place;
-                        found.cause = Some((cause, sign.certainty));
                     }
-                }
-                _ => {}
-            }
+                    _ => {}
+                });
         }
         found
     }

@@ -33,9 +33,11 @@ pub trait LineReader {
     /// What a line says by itself.
     type Parsed<'a>: Send;
 
-    /// Reads what a line says by itself, or after the line before it. `last`: what that says, if
-    /// it was read with this one.
-    fn parse<'a>(line: &'a str, before: &str, last: Option<&Self::Parsed<'a>>) -> Self::Parsed<'a>;
+    /// What is remembered of lines that are read together.
+    type Memory<'a>: Default;
+
+    /// Reads what a line says by itself, or after the line before it.
+    fn parse<'a>(line: &'a str, before: &str, memory: &mut Self::Memory<'a>) -> Self::Parsed<'a>;
 
     /// Takes the next line.
     fn take(&mut self, parsed: Self::Parsed<'_>);
@@ -171,10 +173,10 @@ impl Batch {
     fn part<R: LineReader>(&self, number: usize, parts: usize) -> Vec<R::Parsed<'_>> {
         let [begin, end] = [number, number + 1].map(|it| it * self.count() / parts);
         let mut parsed = Vec::with_capacity(end - begin);
-        let mut before = self.before(begin);
+        let (mut before, mut memory) = (self.before(begin), R::Memory::default());
         for at in begin + 1..=end {
             let line = self.line(at);
-            parsed.push(R::parse(line, before, parsed.last()));
+            parsed.push(R::parse(line, before, &mut memory));
             before = if is_frame(line) { before } else { line };
         }
         parsed
@@ -197,7 +199,9 @@ mod tests {
     impl LineReader for Numbers {
         type Parsed<'a> = (&'a str, String);
 
-        fn parse<'a>(line: &'a str, before: &str, _: Option<&(&str, String)>) -> Self::Parsed<'a> {
+        type Memory<'a> = ();
+
+        fn parse<'a>(line: &'a str, before: &str, (): &mut ()) -> Self::Parsed<'a> {
             (line, before.to_owned())
         }
 

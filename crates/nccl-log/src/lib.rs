@@ -42,6 +42,6 @@ use no_schema::JsonSchema;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
-pub use collect::{Collector, ParsedLine};
+pub use collect::{Collector, Known, ParsedLine};
 pub use log::{Communicator, Log};
 pub use statement::Statement;

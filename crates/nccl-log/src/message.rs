@@ -4,11 +4,14 @@
 //! `[TIME] HOST:PROCESS:THREAD [GPU] FILE:LINE (FUNCTION) NCCL WARN text`. Before it may stand the
 //! prefix of a launcher; in it, the beginning of another one, because ranks write to one stream.
 
+mod heads;
+
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
 use crate::cursor;
+pub(crate) use heads::Heads;
 
 /// How a message was logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,38 +88,13 @@ pub fn messages<'a>(line: &'a str, hosts: &impl Hosts, each: impl FnMut(Message<
     behind(line, find(line, line, hosts), hosts, each);
 }
 
-/// As [`messages`] without known hosts, behind another line and its message: most lines in a row
-/// have one head, which is compared sooner than read.
+/// As [`messages`] without known hosts, with the heads that were read before.
 pub(crate) fn messages_after<'a>(
     line: &'a str,
-    last: Option<(&'a str, Message<'a>)>,
+    heads: &mut Heads<'a>,
     each: impl FnMut(Message<'a>),
 ) {
-    let head = last.and_then(|(last, message)| {
-        let end = last.len() - message.text.len();
-        let is_same =
-            !message.text.is_empty() && line.as_bytes().starts_with(&last.as_bytes()[..end]);
-        let Message {
-            source,
-            level,
-            place,
-            begin,
-            ..
-        } = message;
-        (is_same && source.is_some()).then_some(Head {
-            source,
-            level,
-            place,
-            begin,
-            end,
-        })
-    });
-    behind(
-        line,
-        head.or_else(|| find(line, line, &NoHosts)),
-        &NoHosts,
-        each,
-    );
+    behind(line, heads.first(line), &NoHosts, each);
 }
 
 /// Calls a function with each message of a line, of which the first head is known.
@@ -158,6 +136,7 @@ fn behind<'a>(
 }
 
 /// The head of a message.
+#[derive(Debug, Clone, Copy)]
 struct Head<'a> {
     source: Option<Source<'a>>,
     level: Level,

@@ -1,7 +1,7 @@
 //! `ibstat`, `ibstatus`, `ibv_devinfo -v`, `ibdev2netdev` and `rdma link`: the ports of RDMA
 //! adapters.
 
-use crate::text::{MOST, is_device_name, value};
+use crate::text::{MOST, has, is_device_name, value};
 
 /// The first port of an adapter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +110,7 @@ fn bytes(text: &str) -> Option<u32> {
 /// `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0`: whether it is up, and its
 /// interface.
 fn rdma_link(line: &str) -> Option<(&str, bool, Option<&str>)> {
-    let (place, state) = line.split_once(" state ")?;
+    let (place, state) = has(line, "state ").then(|| line.split_once(" state "))??;
     let name = place
         .split_whitespace()
         .last()?
@@ -124,7 +124,7 @@ fn rdma_link(line: &str) -> Option<(&str, bool, Option<&str>)> {
 
 /// As [`rdma_link`], of a line of ibdev2netdev: `mlx5_0 port 1 ==> eth0 (Up)`.
 fn netdev(line: &str) -> Option<(&str, bool, Option<&str>)> {
-    let (name, rest) = line.trim().split_once(" port 1 ==> ")?;
+    let (name, rest) = has(line, "==> ").then(|| line.trim().split_once(" port 1 ==> "))??;
     let (interface, state) = rest.split_once(" (")?;
     let name = is_device_name(name).then_some(name)?;
     Some((name, state.trim_end() == "Up)", Some(interface)))

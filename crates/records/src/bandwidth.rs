@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::text::has;
+
 /// Largest JSON of nvbandwidth that is read, bytes.
 pub const MOST_BYTES: usize = 16 << 20;
 
@@ -176,7 +178,7 @@ impl BandwidthReader {
             self.test = name.chars().take(80).collect();
             return false;
         }
-        if TITLES.iter().any(|it| line.contains(it)) {
+        if TITLES.iter().any(|it| has(line, it)) {
             let title = Title::of_nvbandwidth(&self.test, line);
             self.title = title.or_else(|| Title::of_latency_test(line));
             (self.columns, self.rows) = (0, Vec::new());

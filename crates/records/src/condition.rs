@@ -1,6 +1,6 @@
 //! `nvidia-smi -q` and `nvidia-smi -q -x`: the condition of each GPU.
 
-use crate::text::MOST;
+use crate::text::{MOST, has, trim_start};
 
 /// How deep sections are followed.
 const MOST_DEPTH: usize = 16;
@@ -52,9 +52,9 @@ pub(crate) struct ConditionReader {
 
 impl ConditionReader {
     pub(crate) fn line(&mut self, line: &str) {
-        if line.trim_start().starts_with('<') {
+        if trim_start(line).starts_with('<') {
             self.elements(line);
-        } else if line.contains("=NVSMI LOG=") || line.starts_with("Attached GPUs ") {
+        } else if has(line, "=NVSMI LOG=") || line.starts_with("Attached GPUs ") {
             self.is_text = true;
         } else if self.is_text {
             self.field(line);

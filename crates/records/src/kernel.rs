@@ -1,5 +1,7 @@
 //! The kernel's command line and messages: what the IOMMU does.
 
+use crate::text::has;
+
 /// What the kernel says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Kernel {
@@ -9,6 +11,9 @@ pub struct Kernel {
 
 impl Kernel {
     pub(crate) fn line(&mut self, line: &str) {
+        if !has(line, "Default domain type: ") && !has(line, "BOOT_IMAGE=") {
+            return;
+        }
         if line.contains("iommu: Default domain type: Translated") {
             self.iommu_translates = Some(true);
         } else if line.contains("iommu: Default domain type: Passthrough") {

@@ -3,7 +3,7 @@
 use topology::Error;
 
 use crate::error;
-use crate::text::is_device_name;
+use crate::text::{has, is_device_name};
 
 /// Most devices of a matrix.
 pub(crate) const MOST: usize = 512;
@@ -330,6 +330,9 @@ const COLUMNS: [&str; 5] = ["CPU", "Affinity", "NUMA", "GPU", "ID"];
 
 /// The devices that a header names; empty if the line is none.
 pub(crate) fn header(line: &str) -> Vec<String> {
+    if !has(line, "GPU") {
+        return Vec::new();
+    }
     // People join it with the command.
     let line = line.rsplit_once("topo -m").map_or(line, |(_, rest)| rest);
     // The name of the last device may have no space before the next column.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::matrix::{MOST, header};
+use crate::text::has;
 
 /// Whether a GPU may access another one's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +89,7 @@ impl PeersReader {
             self.rows.push(row);
             return true;
         }
-        if line.contains("GPU0") {
+        if has(line, "GPU0") {
             let names = header(line);
             if !names.is_empty() {
                 *self = Self {
@@ -144,7 +145,8 @@ fn pair_of_cuda(line: &str) -> Option<((usize, usize), bool)> {
         let (not, other) = rest.split_once(" Access Peer Device=")?;
         (number(one)?, number(other)?, not.is_empty())
     } else {
-        let (_, rest) = line.split_once("Peer access from ")?;
+        let is_pair = has(line, "Peer access from ");
+        let (_, rest) = is_pair.then(|| line.split_once("Peer access from "))??;
         let (one, rest) = rest.split_once(" -> ")?;
         let (other, may) = rest.rsplit_once(" : ")?;
         let gpu = |text: &str| number(text.rsplit_once("(GPU")?.1.strip_suffix(')')?);

@@ -40,21 +40,20 @@ pub struct Prose {
 impl Prose {
     /// Reads a line that names no GPU by its number.
     pub(crate) fn line(&mut self, line: &str) {
-        if is_of_others(line) {
+        let gpus = mention(line).filter(|_| self.gpus.len() < MOST);
+        let link = link(line).filter(|_| self.links.len() < MOST && is_of_gpus(line));
+        let said = value(item(line).trim_start_matches('*'), "CPU");
+        let said = said.map_or_else(|| processor(line), labelled);
+        let said = said.filter(|_| self.processors.len() < MOST);
+        // Nearly every line says nothing, which is known sooner.
+        if (gpus.is_none() && link.is_none() && said.is_none()) || is_of_others(line) {
             return;
         }
-        if self.gpus.len() < MOST {
-            self.gpus.extend(mention(line));
-        }
-        if let Some(link) = link(line).filter(|_| self.links.len() < MOST && is_of_gpus(line)) {
-            let of_all = Some(link).filter(|_| !is_of_one(line));
-            self.links.push(of_all.unwrap_or_default());
-        }
-        if self.processors.len() < MOST {
-            let said = value(item(line).trim_start_matches('*'), "CPU");
-            let said = said.map_or_else(|| processor(line), labelled);
-            self.processors.extend(said);
-        }
+        self.gpus.extend(gpus);
+        let of_all = |link| Some(link).filter(|_| !is_of_one(line));
+        self.links
+            .extend(link.map(|it| of_all(it).unwrap_or_default()));
+        self.processors.extend(said);
     }
 
     /// Notes that a line of the first matrix was read.

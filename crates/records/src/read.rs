@@ -79,6 +79,7 @@ pub struct Reader<'f> {
     lstopo: LstopoReader,
     /// GPUs as CUDA numbers them.
     devices: Vec<NamedGpu>,
+    reads_prose: bool,
 }
 
 impl<'f> Reader<'f> {
@@ -98,6 +99,7 @@ impl<'f> Reader<'f> {
             adapters: AdapterReader::default(),
             lstopo: LstopoReader::default(),
             devices: Vec::new(),
+            reads_prose: true,
         }
     }
 
@@ -144,12 +146,23 @@ impl<'f> Reader<'f> {
         self.facts.has_partitions |= gpu::is_partition(line);
         let named = gpu::named(line);
         // Prose behind the first of several matrices may be of another machine.
-        if named.is_empty() && !has_others {
+        if named.is_empty() && !has_others && self.reads_prose {
             self.facts.prose.line(line);
         }
         let room = MOST.saturating_sub(self.facts.gpus.len());
         self.facts.gpus.extend(named.into_iter().take(room));
         Ok(())
+    }
+
+    fn read(mut self, files: &[(&'f str, &[u8])]) -> Result<Option<Listings>, Error> {
+        for (file, bytes) in files.iter().filter(|it| !is_xml(it.1)) {
+            self.file = file;
+            self.matrix.file = file;
+            for (number, line) in text::lines(bytes) {
+                self.line(number, &line)?;
+            }
+        }
+        self.finish()
     }
 
     /// What was read; `None` if no line was of a listing.
@@ -226,15 +239,14 @@ impl Listings {
     /// # Errors
     /// As for one.
     pub fn read_all(files: &[(&str, &[u8])]) -> Result<Option<Self>, Error> {
-        let mut reader = Reader::new(files.first().map_or("", |it| it.0));
-        for (file, bytes) in files.iter().filter(|it| !is_xml(it.1)) {
-            reader.file = file;
-            reader.matrix.file = file;
-            for (number, line) in text::lines(bytes) {
-                reader.line(number, &line)?;
-            }
-        }
-        reader.finish()
+        Reader::new(files.first().map_or("", |it| it.0)).read(files)
+    }
+
+    /// Whether there is a listing in a text, or one that cannot be read.
+    pub fn are_in(bytes: &[u8]) -> bool {
+        let mut reader = Reader::new("");
+        reader.reads_prose = false;
+        !matches!(reader.read(&[("", bytes)]), Ok(None))
     }
 
     /// Whether they have the places of GPUs, as a machine needs.

@@ -1,6 +1,6 @@
 //! NCCL's version and variables in a page: collect_env of PyTorch, vLLM and SGLang, issues.
 
-use crate::text::item;
+use crate::text::{has, item};
 
 /// Most variables that are kept.
 const MOST: usize = 256;
@@ -32,6 +32,9 @@ impl Said {
 
 /// `nvidia-nccl-cu13==2.29.7`, `nvidia-nccl-cu12  2.27.5`, `NCCL version 2.21.5+cuda12.4`.
 fn version(line: &str) -> Option<String> {
+    if !has(line, "NCCL") && !has(line, "-nccl-cu") {
+        return None;
+    }
     let behind = |words: &str| line.split_once(words).map(|(_, rest)| rest);
     let of_package = behind("nvidia-nccl-cu").map(|it| {
         let rest = it.trim_start_matches(|it: char| it.is_ascii_digit());

@@ -29,6 +29,8 @@ const SAID: std::ops::RangeInclusive<u32> = 3..=6;
 /// A link such as `PCIe Gen5 x8`, `PCIe 4.0 x16` or `gen4 @ x8`; `None` where the line has several,
 /// or other devices than GPUs.
 pub(crate) fn link(line: &str) -> Option<SaidLink> {
+    // Lanes have `x` or `×` before them.
+    memchr::memchr3(b'x', b'X', 0xc3, line.as_bytes())?;
     let lower = line.to_lowercase();
     let words = lower.split(|it: char| it.is_whitespace() || ",;()|@`*/:".contains(it));
     let words: Vec<&str> = words.filter(|it| !it.is_empty()).collect();

@@ -37,6 +37,22 @@ fn plain(line: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// Whether a text has a word. One letter is found faster than a word, so the word should begin with
+/// a rare one.
+pub(crate) fn has(text: &str, word: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut places = memchr::memchr_iter(word.as_bytes()[0], bytes);
+    places.any(|at| bytes[at..].starts_with(word.as_bytes()))
+}
+
+/// As `trim_start`, and at once where nothing is to trim.
+pub(crate) fn trim_start(text: &str) -> &str {
+    match text.as_bytes().first() {
+        Some(b'!'..=b'~') => text,
+        _ => text.trim_start(),
+    }
+}
+
 /// Whether a word is one of a list with blanks between.
 pub(crate) fn is_one_of(word: &str, words: &str) -> bool {
     !word.is_empty() && words.split(' ').any(|it| it == word)
@@ -76,7 +92,7 @@ pub(crate) fn rows(line: &str) -> Vec<Cow<'_, str>> {
     if is_rule(rest) {
         return Vec::new();
     }
-    if !rest.contains(['<', '&']) {
+    if memchr::memchr2(b'<', b'&', rest.as_bytes()).is_none() {
         return vec![without_bars(rest).map_or(Cow::Borrowed(rest), Cow::Owned)];
     }
     let text = without_tags(rest);
@@ -122,8 +138,7 @@ fn without_tags(line: &str) -> String {
 /// The line below the header of a table of Markdown.
 fn is_rule(line: &str) -> bool {
     let line = line.trim();
-    let has = |it| line.contains(it);
-    line.starts_with('|') && has("--") && line.chars().all(|it| "|-: ".contains(it))
+    line.starts_with('|') && line.contains("--") && line.chars().all(|it| "|-: ".contains(it))
 }
 
 /// A row of a table of Markdown whose first words are a device, or the header above such rows,
@@ -165,12 +180,13 @@ fn without_time(line: &str) -> Option<&str> {
 
 /// What a line of Markdown says, without the marks of a heading, an item or bold words before it.
 pub(crate) fn item(line: &str) -> &str {
-    line.trim().trim_start_matches(|it| "-*•#: ".contains(it))
+    let is_mark = |it| matches!(it, '-' | '*' | '•' | '#' | ':' | ' ');
+    line.trim().trim_start_matches(is_mark)
 }
 
 /// The value after a label, as in `Vendor ID:   AuthenticAMD`.
 pub(crate) fn value<'t>(line: &'t str, label: &str) -> Option<&'t str> {
-    let rest = line.trim_start().strip_prefix(label)?;
+    let rest = trim_start(line).strip_prefix(label)?;
     Some(rest.strip_prefix(':')?.trim())
 }
 

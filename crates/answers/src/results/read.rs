@@ -1,10 +1,12 @@
 //! Tables, and what NCCL logged beside them, of one file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, Result};
 use std::rc::Rc;
 
-use nccl_log::ParsedLine;
+use nccl_log::batch::{self, LineReader};
 use nccl_log::line::Lines;
+use nccl_log::{Known, ParsedLine};
 use program::Collective;
 use records::results::json::JsonError;
 use records::results::ladder::Choice;
@@ -99,19 +101,23 @@ impl Reader {
         }
     }
 
-    /// Reads a line.
-    pub fn line(&mut self, line: &str) {
-        if self.lines < MOST_SEARCHED && self.other.is_none() {
-            self.lines += 1;
-            let mut others = OTHERS.iter();
-            self.other = others.find(|it| line.contains(it.0)).map(|it| it.1);
-        }
-        self.results.line(line);
-        self.log.line(ParsedLine::of(line, None));
+    /// Reads a text, with at most so many threads that help. `progress` is called now and then with
+    /// the bytes that were read.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    pub fn read(
+        mut self,
+        stream: impl BufRead,
+        helpers: usize,
+        progress: impl FnMut(u64),
+    ) -> Result<ReadFile> {
+        batch::read(&mut Lines::new(stream), &mut self, helpers, progress)?;
+        Ok(self.finish())
     }
 
     /// Ends the file.
-    pub fn finish(self) -> ReadFile {
+    fn finish(self) -> ReadFile {
         let results = self.results.finish();
         let logged = Rc::new(logged(self.log.finish()));
         let tables = results.tables.into_iter().map(|table| ReadTable {
@@ -131,6 +137,26 @@ impl Reader {
     }
 }
 
+impl LineReader for Reader {
+    type Parsed<'a> = ParsedLine<'a>;
+    type Memory<'a> = Known<'a>;
+
+    fn parse<'a>(line: &'a str, _: &str, known: &mut Known<'a>) -> ParsedLine<'a> {
+        ParsedLine::of(line, known)
+    }
+
+    fn take(&mut self, parsed: ParsedLine<'_>) {
+        let line = parsed.text;
+        if self.lines < MOST_SEARCHED && self.other.is_none() {
+            self.lines += 1;
+            let mut others = OTHERS.iter();
+            self.other = others.find(|it| line.contains(it.0)).map(|it| it.1);
+        }
+        self.results.line(line);
+        self.log.line(parsed);
+    }
+}
+
 /// Whether a text that begins like this is JSON.
 pub fn is_json(first: &[u8]) -> bool {
     first.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'{')
@@ -140,15 +166,11 @@ pub fn is_json(first: &[u8]) -> bool {
 ///
 /// # Errors
 /// It is JSON without measurements.
-pub fn read(name: &str, text: &str) -> Result<ReadFile, JsonError> {
+pub fn read(name: &str, text: &str) -> std::result::Result<ReadFile, JsonError> {
     if !is_json(text.as_bytes()) {
-        let mut reader = Reader::new(name);
-        let mut lines = Lines::new(text.as_bytes());
         // Reading memory does not fail.
-        while let Ok(Some(line)) = lines.next() {
-            reader.line(&line);
-        }
-        return Ok(reader.finish());
+        let read = Reader::new(name).read(text.as_bytes(), 0, |_| {});
+        return Ok(read.unwrap_or_default());
     }
     let table = ReadTable {
         table: json::read(name, text)?,

@@ -6,18 +6,14 @@ use std::path::PathBuf;
 use answers::results::ReadTable;
 use answers::results::read::{ReadFile, Reader, is_json, no_measurement, read as read_whole};
 use anyhow::{Context, Result, bail};
-use nccl_log::line::Lines;
 
-use crate::environment::Environment;
+use crate::environment::{Environment, helpers};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::text_stream::TextStream;
 
 /// Largest JSON file that is read, bytes.
 const JSON_LIMIT: u64 = 256 << 20;
-
-/// How often progress is shown, lines.
-const PROGRESS_LINES: u64 = 1 << 16;
 
 /// Reads all files.
 pub(super) fn read(
@@ -37,7 +33,9 @@ pub(super) fn read(
             false => {
                 let size = stream.size();
                 let show = |read| progress.set(TextStream::progress(&label, size, read));
-                read_text(&label, &mut stream.text, show).with_context(cannot)?
+                let reader = Reader::new(&label);
+                let read = reader.read(&mut stream.text, helpers(), show);
+                read.with_context(cannot)?
             }
         };
         if read.is_full {
@@ -72,22 +70,4 @@ fn read_json(stream: &mut TextStream) -> Result<ReadFile> {
         );
     }
     Ok(read_whole(label, &String::from_utf8_lossy(&text))?)
-}
-
-fn read_text(
-    label: &str,
-    text: &mut impl BufRead,
-    show: impl Fn(u64),
-) -> std::io::Result<ReadFile> {
-    let mut reader = Reader::new(label);
-    let mut lines = Lines::new(text);
-    let mut number = 0_u64;
-    while let Some(line) = lines.next()? {
-        reader.line(&line);
-        number += 1;
-        if number.is_multiple_of(PROGRESS_LINES) {
-            show(lines.bytes());
-        }
-    }
-    Ok(reader.finish())
 }

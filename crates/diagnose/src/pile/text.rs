@@ -4,10 +4,10 @@ use std::io::{BufRead, Result};
 
 use findings::causes::Subject;
 use findings::facts::Meaning;
-use nccl_log::ParsedLine;
 use nccl_log::batch::{self, LineReader};
 use nccl_log::line::Lines;
 use nccl_log::wrapper::bare;
+use nccl_log::{Known, ParsedLine};
 use records::Reader;
 use records::evidence::watchdog;
 use records::evidence::{inspector, ras};
@@ -17,7 +17,7 @@ use crate::events::{self, At, Event};
 use crate::runs::{self, Run};
 use crate::verdict::Line;
 use crate::words::{Found, Words};
-use crate::{beside, collectives, listing, outputs, timings};
+use crate::{beside, listing, outputs, timings};
 
 /// What is read of a text so far.
 struct TextReader<'p, 'a> {
@@ -38,16 +38,16 @@ struct TextReader<'p, 'a> {
 
 impl LineReader for TextReader<'_, '_> {
     type Parsed<'a> = (ParsedLine<'a>, Found, Vec<Event<'a>>, bool);
+    type Memory<'a> = Known<'a>;
 
-    fn parse<'a>(line: &'a str, before: &str, last: Option<&Self::Parsed<'a>>) -> Self::Parsed<'a> {
-        let parsed = ParsedLine::of(line, last.map(|it| &it.0));
+    fn parse<'a>(line: &'a str, before: &str, known: &mut Known<'a>) -> Self::Parsed<'a> {
+        let parsed = ParsedLine::of(line, known);
         // PyTorch prints the last warning below this line.
-        let is_warning = before.trim_end().ends_with("Last error:");
+        let is_warning = ends_with(before, "Last error:");
         let found = Words::all().find(line, parsed.head.clone(), is_warning);
         let events = Event::all(line, parsed.message(), is_warning, found.fact);
-        let is_limit =
-            || before.trim_end().ends_with("ulimit -l") || line.starts_with("max locked memory");
-        let is_unlimited = line.trim_end().ends_with("unlimited") && is_limit();
+        let is_limit = || ends_with(before, "ulimit -l") || line.starts_with("max locked memory");
+        let is_unlimited = ends_with(line, "unlimited") && is_limit();
         (parsed, found, events, is_unlimited)
     }
 
@@ -55,9 +55,9 @@ impl LineReader for TextReader<'_, '_> {
         self.pile.events.is_unlimited |= is_unlimited;
         self.number += 1;
         let (name, number, line) = (self.name, self.number, parsed.text);
-        let message = parsed.message();
+        let (message, is_call) = (parsed.message(), parsed.is_call());
         self.pile.log.line(parsed);
-        if let Some(message) = message.filter(|it| collectives::is_call(it.text))
+        if let Some(message) = message.filter(|_| is_call)
             && let Some(process) = events::process(&message)
         {
             let calls = &mut self.pile.collectives;
@@ -124,6 +124,14 @@ impl LineReader for TextReader<'_, '_> {
                 &of,
             );
         }
+    }
+}
+
+/// Whether a line ends with a word, but for spaces.
+fn ends_with(line: &str, word: &str) -> bool {
+    match line.as_bytes().last() {
+        Some(b'!'..=b'~') => line.ends_with(word),
+        _ => line.trim_end().ends_with(word),
     }
 }
 

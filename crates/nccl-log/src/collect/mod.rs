@@ -19,8 +19,8 @@ use crate::line::Lines;
 use crate::message::{Level, Message, Source, messages};
 use crate::statement::{LineFault, Statement};
 use crate::warning::shape;
-pub use parsed::ParsedLine;
 use parsed::statement_of;
+pub use parsed::{Known, ParsedLine};
 use record::{Process, Record};
 use strings::{KnownHosts, Strings, Text};
 
@@ -130,6 +130,7 @@ pub struct Collector {
     /// Something was left out because too much is kept.
     pub(crate) is_full: bool,
     file: String,
+    file_text: Text,
     line: u64,
     /// Threads that help to parse lines.
     helpers: usize,
@@ -138,8 +139,10 @@ pub struct Collector {
 impl LineReader for Collector {
     type Parsed<'a> = ParsedLine<'a>;
 
-    fn parse<'a>(line: &'a str, _: &str, last: Option<&ParsedLine<'a>>) -> ParsedLine<'a> {
-        ParsedLine::of(line, last)
+    type Memory<'a> = Known<'a>;
+
+    fn parse<'a>(line: &'a str, _: &str, known: &mut Known<'a>) -> ParsedLine<'a> {
+        ParsedLine::of(line, known)
     }
 
     fn take(&mut self, parsed: ParsedLine<'_>) {
@@ -177,6 +180,7 @@ impl Collector {
     /// Names the file of the next lines, which are numbered from 1.
     pub fn begin(&mut self, file: &str) {
         file.clone_into(&mut self.file);
+        self.file_text = self.strings.keep(file);
         self.line = 0;
     }
 

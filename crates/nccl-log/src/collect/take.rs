@@ -89,7 +89,7 @@ impl Collector {
         // A line without a head names no process.
         if process > 0 {
             let version = self.strings.keep(version);
-            let at = (self.strings.keep(&self.file), self.line);
+            let at = (self.file_text, self.line);
             of(&mut self.processes, (host, process), at).version = Some(version);
         }
     }
@@ -97,7 +97,7 @@ impl Collector {
     /// Takes what a process says. Returns `false` if the statement is about a rank.
     fn of_process(&mut self, (host, id, ..): Thread, statement: &Statement<'_>) -> bool {
         let strings = &mut self.strings;
-        let at = (strings.keep(&self.file), self.line);
+        let at = (self.file_text, self.line);
         let mut kept = |text: &str| strings.keep(text);
         if self.processes.len() >= MOST_RECORDS && !self.processes.contains_key(&(host, id)) {
             self.is_full = true;
@@ -286,7 +286,7 @@ impl Collector {
         let by_address = self.by_address.get(&(host, process, address)).copied();
         let at = match stage {
             Stage::Start => {
-                let at = (self.strings.keep(&self.file), self.line);
+                let at = (self.file_text, self.line);
                 of(&mut self.processes, (host, process), at).says_starts = true;
                 // An address may be used again after a communicator has ended.
                 self.open_record(thread, true)
@@ -307,7 +307,7 @@ impl Collector {
             return;
         };
         let id = member.id.map(|id| self.strings.keep(id));
-        let begun = (stage == Stage::Start).then(|| (self.strings.keep(&self.file), self.line));
+        let begun = (stage == Stage::Start).then(|| (self.file_text, self.line));
         let record = &mut self.records[at];
         record.rank = Some(member.rank);
         record.ranks = member.ranks.or(record.ranks);

@@ -187,8 +187,8 @@ fn to<'a>(
     let how = cursor.rest();
     let has_space = memchr::memchr(b' ', how.as_bytes()).is_some();
     let comm = has_space.then(|| find(how, " ", "comm ")).flatten();
-    let how = comm.map_or(how, |at| &how[..at - 1]);
-    let transport = transport(cursor, how.trim_end(), end, [from, to])?;
+    let how = comm.map_or(how, |at| how[..at - 1].trim_end());
+    let transport = transport(cursor, how, has_space, end, [from, to])?;
     Some(Connection {
         channel,
         index: index.unwrap_or(0),
@@ -204,6 +204,7 @@ fn to<'a>(
 fn transport<'a>(
     cursor: &mut Cursor<'a>,
     how: &'a str,
+    has_space: bool,
     end: End,
     [from, to]: [u32; 2],
 ) -> Option<Transport<'a>> {
@@ -215,7 +216,6 @@ fn transport<'a>(
             let kind = parts.next().unwrap_or(rest);
             let via = (kind == "indirect").then(|| parts.next().and_then(crate::cursor::number));
             let is_other_text = |it: &str| it.contains(' ') && !"direct pointer".starts_with(it);
-            let has_space = memchr::memchr(b' ', rest.as_bytes()).is_some();
             if kind.is_empty() || (has_space && rest.split('/').any(is_other_text)) {
                 cursor.word("P2P/")?;
                 return None;

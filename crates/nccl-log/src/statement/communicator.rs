@@ -120,9 +120,7 @@ fn timings(text: &str) -> Option<Statement<'_>> {
 /// `24 coll channels, 0 collnet channels, 0 nvls channels, 32 p2p channels, 2 p2p channels per
 /// peer`; older versions lack some.
 pub(super) fn counts(text: &str) -> Option<Statement<'_>> {
-    if !text.contains(" coll channels, ") {
-        return None;
-    }
+    find(text, " ", "coll channels, ")?;
     let of = |name: &str| {
         let mut parts = text.split(", ");
         parts

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use findings::facts::counters;
 
-use crate::text::MOST;
+use crate::text::{MOST, has, trim_start};
 pub use dcgm::{MOST_BYTES, Test, Verdict, json};
 pub use prometheus::Metric;
 
@@ -114,7 +114,7 @@ impl Outputs {
         ];
         let mut limits = limits.into_iter();
         let is_it = |(name, option, _): &(&str, &str, &mut Option<u64>)| {
-            line.trim_start().starts_with(name) && line.contains(option)
+            trim_start(line).starts_with(name) && line.contains(option)
         };
         let Some((_, _, limit)) = limits.find(is_it) else {
             return false;
@@ -141,6 +141,9 @@ impl Counts {
 /// The port whose counters follow, or are in the line: `# Port counters: Lid 133 port 1 (…)`,
 /// `NIC statistics:`, `/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error:0`.
 fn port(line: &str) -> Option<String> {
+    if !has(line, "NIC statistics:") && !has(line, "counters/") && !has(line, "Lid ") {
+        return None;
+    }
     let line = line.trim();
     if let Some((_, place)) = line.split_once(" counters: Lid ") {
         let place = place.split(" (").next()?;
