@@ -307,7 +307,7 @@ impl Collector {
             return;
         };
         let id = member.id.map(|id| self.strings.keep(id));
-        let begun = (stage == Stage::Start).then(|| (self.file_text, self.line));
+        let begun = (stage == Stage::Start).then_some((self.file_text, self.line));
         let record = &mut self.records[at];
         record.rank = Some(member.rank);
         record.ranks = member.ranks.or(record.ranks);
