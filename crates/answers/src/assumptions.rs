@@ -1,16 +1,12 @@
 //! Assumptions that decide: what the plan is with another value than is assumed of a machine.
 
-use std::fmt;
-
 use pages::numbers::gbps;
 use pages::{Page, Table};
 use plan::cost::{Calls, TunedOperation};
-use plan::{GpuTransport, GraphSummary, Plan};
+use plan::{DecidingAssumption, GpuTransport, GraphSummary, Plan, PlanFigures};
 use planner::{Planned, Settings};
 use program::Collective;
-use serde::Serialize;
 
-use crate::JsonSchema;
 use crate::job::{JobSpec, Machine};
 
 /// The message whose all-reduce is compared, bytes: one that bandwidth decides.
@@ -22,38 +18,10 @@ const ALIKE: f64 = 0.05;
 /// Most jobs that are planned.
 const MOST: usize = 32;
 
-/// An assumption whose other value changes the plan.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct DecidingAssumption {
-    /// What is assumed.
-    pub assumed: String,
-    /// The plan with it.
-    pub so: PlanFigures,
-    /// What it may be instead.
-    pub otherwise: String,
-    /// The plan in this case.
-    pub then: PlanFigures,
-    /// The command whose output settles it.
-    pub settled_by: String,
-}
-
-/// The figures of a plan that assumptions change.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct PlanFigures {
-    /// Channels of rings and trees, the GB/s of each, and their worst paths.
-    pub channels: Vec<String>,
-    /// The transports between GPUs, with their paths.
-    pub transports: Vec<String>,
-    /// Algorithm and protocol of an all-reduce of 256 MiB.
-    pub all_reduce: String,
-    /// Its predicted bus bandwidth, GB/s.
-    pub bus_bandwidth_gbps: Option<f64>,
-}
-
 /// The assumptions of a job's machines that decide, each with both plans. Jobs that cannot be
 /// planned with another value are left out.
 pub fn deciding(spec: &JobSpec, settings: &Settings, planned: &Planned) -> Vec<DecidingAssumption> {
-    let so = PlanFigures::of(planned);
+    let so = figures(planned);
     let mut found: Vec<DecidingAssumption> = Vec::new();
     let all = spec.machines.iter().flat_map(|it| it.alternatives.iter());
     let mut seen = Vec::new();
@@ -69,10 +37,10 @@ pub fn deciding(spec: &JobSpec, settings: &Settings, planned: &Planned) -> Vec<D
         }
         let planned = changed.job().ok();
         let planned = planned.and_then(|it| planner::plan(&it.job, settings).ok());
-        let Some(then) = planned.map(|it| PlanFigures::of(&it)) else {
+        let Some(then) = planned.map(|it| figures(&it)) else {
             continue;
         };
-        if so.differs(&then) {
+        if differ(&so, &then) {
             found.push(DecidingAssumption {
                 assumed: other.assumed.clone(),
                 so: so.clone(),
@@ -93,71 +61,69 @@ fn change(machine: &mut Machine, assumed: &str, otherwise: &str) {
     }
 }
 
-impl fmt::Display for DecidingAssumption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |it: &PlanFigures| {
-            let mut cells = it.cells();
-            if let Some(bandwidth) = cells.last_mut().filter(|it| !it.is_empty()) {
-                bandwidth.push_str(" GB/s");
-            }
-            let cells = cells.into_iter().filter(|it| !it.is_empty());
-            cells.collect::<Vec<_>>().join("; ")
-        };
-        write!(
-            f,
-            "Assumed: {} ({}). If {}: ({}). `{}` tells.",
-            self.assumed,
-            words(&self.so),
-            self.otherwise,
-            words(&self.then),
-            self.settled_by
-        )
+/// An assumption in two sentences.
+pub fn sentence(it: &DecidingAssumption) -> String {
+    let words = |it: &PlanFigures| {
+        let mut cells = cells(it);
+        if let Some(bandwidth) = cells.last_mut().filter(|it| !it.is_empty()) {
+            bandwidth.push_str(" GB/s");
+        }
+        let cells = cells.into_iter().filter(|it| !it.is_empty());
+        cells.collect::<Vec<_>>().join("; ")
+    };
+    format!(
+        "Assumed: {} ({}). If {}: ({}). `{}` tells.",
+        it.assumed,
+        words(&it.so),
+        it.otherwise,
+        words(&it.then),
+        it.settled_by
+    )
+}
+
+/// The figures of a plan.
+fn figures(planned: &Planned) -> PlanFigures {
+    let plan = planned.plan();
+    let operation = TunedOperation {
+        collective: Collective::AllReduce,
+        bytes: SIZE,
+        calls: Calls::ONE,
+    };
+    let choice = planned.costs.choose_for(&operation).ok();
+    PlanFigures {
+        channels: channels(plan),
+        transports: transports(plan),
+        all_reduce: choice.as_ref().map_or_else(String::new, |it| {
+            format!("{} {}", it.algorithm, it.protocol)
+        }),
+        bus_bandwidth_gbps: choice.and_then(|it| it.bus_bandwidth),
     }
 }
 
-impl PlanFigures {
-    fn of(planned: &Planned) -> Self {
-        let plan = planned.plan();
-        let operation = TunedOperation {
-            collective: Collective::AllReduce,
-            bytes: SIZE,
-            calls: Calls::ONE,
-        };
-        let choice = planned.costs.choose_for(&operation).ok();
-        Self {
-            channels: channels(plan),
-            transports: transports(plan),
-            all_reduce: choice.as_ref().map_or_else(String::new, |it| {
-                format!("{} {}", it.algorithm, it.protocol)
-            }),
-            bus_bandwidth_gbps: choice.and_then(|it| it.bus_bandwidth),
-        }
-    }
+/// Whether a value decides.
+fn differ(one: &PlanFigures, other: &PlanFigures) -> bool {
+    let near = match (one.bus_bandwidth_gbps, other.bus_bandwidth_gbps) {
+        (Some(one), Some(other)) => (one - other).abs() <= ALIKE * one.max(other),
+        (one, other) => one == other,
+    };
+    let key = |it: &PlanFigures| {
+        (
+            it.channels.clone(),
+            it.transports.clone(),
+            it.all_reduce.clone(),
+        )
+    };
+    !near || key(one) != key(other)
+}
 
-    fn differs(&self, other: &Self) -> bool {
-        let near = match (self.bus_bandwidth_gbps, other.bus_bandwidth_gbps) {
-            (Some(one), Some(other)) => (one - other).abs() <= ALIKE * one.max(other),
-            (one, other) => one == other,
-        };
-        let key = |it: &Self| {
-            (
-                it.channels.clone(),
-                it.transports.clone(),
-                it.all_reduce.clone(),
-            )
-        };
-        !near || key(self) != key(other)
-    }
-
-    fn cells(&self) -> [String; 4] {
-        let bandwidth = self.bus_bandwidth_gbps;
-        [
-            self.transports.join(", "),
-            self.channels.join(", "),
-            self.all_reduce.clone(),
-            bandwidth.map_or_else(String::new, |it| gbps(it as f32)),
-        ]
-    }
+fn cells(it: &PlanFigures) -> [String; 4] {
+    let bandwidth = it.bus_bandwidth_gbps;
+    [
+        it.transports.join(", "),
+        it.channels.join(", "),
+        it.all_reduce.clone(),
+        bandwidth.map_or_else(String::new, |it| gbps(it as f32)),
+    ]
 }
 
 /// `ring 2x24 PHB`, as all hosts have them.
@@ -226,7 +192,7 @@ pub fn add(page: &mut Page, assumptions: &[DecidingAssumption]) {
     ]);
     let mut row = |words: &str, assumed: &str, outcome: &PlanFigures, settled_by: &str| {
         let mut cells = vec![words.to_owned(), assumed.to_owned()];
-        cells.extend(outcome.cells());
+        cells.extend(self::cells(outcome));
         cells.push(settled_by.to_owned());
         table.row(cells);
     };

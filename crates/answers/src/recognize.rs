@@ -74,7 +74,8 @@ pub struct Recognized {
 /// # Errors
 /// A file has neither text nor bytes; a sentence.
 pub fn recognize(files: &[Evidence]) -> Result<Recognized, String> {
-    let parts = files.iter().map(Part::of).collect::<Result<Vec<_>, _>>()?;
+    let parts = files.iter().map(|it| Ok(Part::of(&it.name, &it.bytes()?)));
+    let parts = parts.collect::<Result<Vec<_>, String>>()?;
     let opens = opens(&parts);
     Ok(Recognized { opens, parts })
 }
@@ -96,22 +97,22 @@ fn opens(parts: &[Part]) -> Opens {
 }
 
 impl Part {
-    fn of(file: &Evidence) -> Result<Self, String> {
-        let bytes = file.bytes()?;
+    /// Recognizes a file by its beginning.
+    pub fn of(name: &str, bytes: &[u8]) -> Self {
         let mut part = Self {
-            name: file.name.clone(),
+            name: name.to_owned(),
             kind: "archive".to_owned(),
             uses: Vec::new(),
             fails: false,
         };
         let mut head = Vec::new();
-        let read = unpacked(&bytes).take(MOST_BYTES).read_to_end(&mut head);
+        let read = unpacked(bytes).take(MOST_BYTES).read_to_end(&mut head);
         if archive::is_zip(&head) || archive::is_tar(&head) {
-            return Ok(part);
+            return part;
         }
         if let (Err(why), true) = (read, head.is_empty()) {
             part.kind = why.to_string();
-            return Ok(part);
+            return part;
         }
         let is_cut = head.len() as u64 == MOST_BYTES;
         let is_workload = workload::is_one(&head);
@@ -127,7 +128,7 @@ impl Part {
         if is_cut {
             part.kind.push_str(" and more");
         }
-        Ok(part)
+        part
     }
 
     /// Notes what a text is, as the readers of the program find it.

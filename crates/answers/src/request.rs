@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use plan::DecidingAssumption;
 use planner::{Job, Planned};
 use serde::Deserialize;
 
 use crate::JsonSchema;
-use crate::assumptions::{self, DecidingAssumption};
+use crate::assumptions;
 use crate::built_in;
 use crate::engines::Engine;
 use crate::job::{JobError, JobSpec, MOST_HOSTS, Machine};

@@ -1,8 +1,7 @@
 //! Machines as NCCL sees them.
 
 use crate::JsonSchema;
-use crate::assumptions::DecidingAssumption;
-use plan::{Plan, PlannedMachine};
+use plan::{DecidingAssumption, Plan, PlannedMachine};
 use planner::explain::{self, NodeNames};
 use serde::Serialize;
 use topology::edit::names::{Device, DeviceKind, Devices};

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -29,6 +30,15 @@ const PIPE_NOT_CONNECTED: i32 = 233;
 
 /// Prints the output and returns the exit status.
 pub(crate) fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
+    finish_of(done, output, &[])
+}
+
+/// The same for a command with these words.
+pub(crate) fn finish_of(
+    done: anyhow::Result<()>,
+    output: &Output,
+    arguments: &[OsString],
+) -> ExitCode {
     print_warnings(&output.warnings);
     report(&output.notes);
     let status = match done.and_then(|()| print(&output.text, output.is_file)) {
@@ -42,7 +52,10 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: &Output) -> ExitCode {
         },
         Err(error) => {
             let hint = hints::of(&error).map_or_else(String::new, |it| format!("; {it}"));
-            report(&format!("error: {error:#}{hint}\n"));
+            let said = format!("{error:#}{hint}");
+            let other = hints::of_files(&said, arguments);
+            let other = other.map_or_else(String::new, |it| format!("{it}\n"));
+            report(&format!("error: {said}\n{other}"));
             FAILED
         }
     };

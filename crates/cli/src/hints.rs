@@ -1,18 +1,23 @@
 //! Advice on an error or a finding of a library, in the commands of this program.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::Path;
 
 use answers::fabric::FabricQuestion;
-use answers::recognize::{Use, recognize};
-use answers::request::Evidence;
+use answers::recognize::{Part, Use};
 use answers::simulate::SimulateError;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use findings::{Remedy, Rule};
 use plan::certificate::CertificateError;
+use planner::cost::CostProfile;
 use simulator::FabricError;
 
 /// Bytes of a file that are looked at for the command that reads it.
 const MOST_SEARCHED: usize = 1 << 20;
+
+/// Bytes of the largest file that is read for this.
+const MOST_READ: u64 = 64 << 20;
 
 /// The advice on an error, if a command of this program helps.
 pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
@@ -31,36 +36,117 @@ pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
     })
 }
 
+/// Options of commands that read other files than machines.
+const MODES: [&str; 3] = ["--results", "--network-only", "--log"];
+
+/// A command that reads a file, and what it does with it.
+struct Reader {
+    /// Its words: the command, and the options of its mode; none of files that several read.
+    words: &'static str,
+    /// The advice.
+    advice: String,
+}
+
+impl Reader {
+    fn new(words: &'static str, advice: &str) -> Option<Self> {
+        Some(Self {
+            words,
+            advice: advice.to_owned(),
+        })
+    }
+}
+
 /// The command that reads a file which describes no machine, if there is one.
 pub(crate) fn other_command(file: &str, bytes: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_SEARCHED)]).into_owned();
+    let reader = reader(file, bytes)?;
+    (reader.words != "plan").then_some(reader.advice)
+}
+
+/// The advice on an error about a file of the command line, if another command reads that file.
+pub(crate) fn of_files(said: &str, arguments: &[OsString]) -> Option<String> {
+    if said.contains("`topo ") {
+        return None;
+    }
+    let is_used = |word: &str| arguments.iter().any(|it| it == word);
+    let names = |file: &&str| {
+        let stem = Path::new(file).file_stem().and_then(|it| it.to_str());
+        let begins = |it: &str| said.starts_with(it) && said[it.len()..].starts_with(' ');
+        (said.contains(file) || stem.is_some_and(begins)) && Path::new(file).is_file()
+    };
+    // Values of options are what the command asks for.
+    let inputs = arguments
+        .windows(2)
+        .filter_map(|pair| match pair[0].to_str() {
+            Some(it) if it.starts_with("--") && !it.contains('=') && !MODES.contains(&it) => None,
+            _ => pair[1].to_str(),
+        });
+    let file = inputs.into_iter().find(names)?;
+    let bytes = files::read(Path::new(file), MOST_READ).ok()?;
+    let reader = reader(file, &bytes)?;
+    let is_known = match reader.words {
+        "plan" => {
+            let others = MODES.iter().chain(&["diagnose", "step"]);
+            !others.into_iter().any(|it| is_used(it))
+        }
+        "diagnose" => is_used("diagnose"),
+        "diagnose FILE" => is_used("diagnose") && !is_used("--log"),
+        // The error says that it is a plan.
+        "" => {
+            let says = said.contains("is a plan") || said.contains("the plan ");
+            says && !said.ends_with("of its machines; expected topology files")
+        }
+        words => words.split(' ').all(is_used),
+    };
+    (!is_known).then_some(reader.advice)
+}
+
+fn reader(file: &str, bytes: &[u8]) -> Option<Reader> {
+    let head = &bytes[..bytes.len().min(MOST_SEARCHED)];
+    let text = String::from_utf8_lossy(head).into_owned();
+    let start = text.trim_start();
+    if start.starts_with('{') && text.contains(&format!("\"{}\"", plan::Plan::FORMAT)) {
+        let advice = "`topo plan FILE`, `topo show FILE`, `topo cost FILE` and `topo diff FILE` read this plan";
+        return Reader::new("", advice);
+    }
+    if start.starts_with('{') && plan::certificate::Certificate::from_json(&text).is_ok() {
+        return Reader::new(
+            "bound --check",
+            "`topo bound --check FILE` checks these proofs",
+        );
+    }
+    if start.starts_with("<graphs") {
+        let advice = "`topo plan TOPOLOGY --set NCCL_GRAPH_FILE=FILE` plans with this graph file";
+        return Reader::new("", advice);
+    }
+    if CostProfile::from_toml(file, &text).is_ok() {
+        let advice = "`topo cost TOPOLOGY --profile FILE` predicts with this cost profile";
+        return Reader::new("cost --profile", advice);
+    }
     let question = FabricQuestion {
         file: file.to_owned(),
-        text: text.clone(),
+        text,
         ..FabricQuestion::default()
     };
     if answers::fabric::fabric(&question).is_ok() {
-        return Some("`topo simulate --network-only FILE` reads these switches".to_owned());
+        let advice = "`topo simulate --network-only FILE` reads these switches";
+        return Reader::new("simulate --network-only", advice);
     }
-    let evidence = Evidence {
-        name: file.to_owned(),
-        text: Some(text),
-        base64: None,
-    };
-    let found = recognize(&[evidence]).ok()?;
-    let part = found.parts.first()?;
+    let part = Part::of(file, head);
     let is_for = |it| part.uses.contains(&it);
-    Some(match part.kind.as_str() {
+    match part.kind.as_str() {
         _ if is_for(Use::Results) => {
-            "`topo expect --results FILE` shows these measurements".to_owned()
+            let advice = "`topo expect --results FILE` shows these measurements";
+            Reader::new("expect --results", advice)
         }
-        _ if is_for(Use::Step) => "`topo step FILE` reads this workload".to_owned(),
-        _ if is_for(Use::Machine) => return None,
-        kind if part.fails || is_for(Use::Log) || !kind.starts_with("text") => {
-            format!("`topo diagnose FILE` reads it ({kind})")
-        }
-        _ => return None,
-    })
+        _ if is_for(Use::Step) => Reader::new("step", "`topo step FILE` reads this workload"),
+        _ if is_for(Use::Listing) => None,
+        _ if is_for(Use::Machine) => Reader::new("plan", "`topo plan FILE` plans this machine"),
+        kind if part.fails || is_for(Use::Log) || !kind.starts_with("text") => Reader::new(
+            "diagnose",
+            &format!("`topo diagnose FILE` reads it ({kind})"),
+        ),
+        _ => None,
+    }
 }
 
 /// Commands that take a machine by its name.

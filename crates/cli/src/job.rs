@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use answers::assumptions::DecidingAssumption;
 use answers::job_options::RankOptions;
 use answers::order::AskedOrder;
 use answers::{Incomplete, JobError, JobNote, JobSpec, Machine};
 use anyhow::{Result, anyhow};
+use plan::DecidingAssumption;
 use planner::{Job, Planned, Settings};
 
 use crate::arguments::{HostsArguments, JobArguments};

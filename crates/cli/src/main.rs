@@ -121,11 +121,12 @@ fn abort_on_panic() {
 
 fn work() -> ExitCode {
     let environment = Environment::read();
+    let words: Vec<_> = std::env::args_os().collect();
     let Resolved {
         arguments,
         mode,
         is_former,
-    } = modes::resolve(std::env::args_os().collect());
+    } = modes::resolve(words.clone());
     let command = arguments::layout::command(environment.width, &arguments, mode);
     let used = arguments
         .get(1)
@@ -182,5 +183,5 @@ fn work() -> ExitCode {
         Command::Completions { shell } => generate::completions(*shell, &mut output),
         Command::Man { directory } => generate::man(directory.as_deref(), &mut output),
     };
-    exit::finish(done, &output)
+    exit::finish_of(done, &output, &words)
 }

@@ -3,7 +3,7 @@
 mod check_settings;
 
 use answers::Machine;
-use answers::assumptions::DecidingAssumption;
+use answers::assumptions;
 use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
 use answers::forests::with_forests;
 use answers::head;
@@ -50,6 +50,7 @@ pub(crate) fn run(
             plan
         }
         Sources::Machines(machines) => {
+            let mut assumptions = Vec::new();
             let planned = match arguments.strategy {
                 Strategy::Ring => {
                     let rings = with_better_rings(machines, arguments, environment, output)?;
@@ -64,7 +65,7 @@ pub(crate) fn run(
                         job::given(machines, &arguments.job, environment, output)?;
                     let _progress = Progress::new(environment, "planning");
                     let planned = job::plan_job(&job, &settings, output)?;
-                    made.assumptions =
+                    assumptions =
                         job::deciding(asked, &arguments.job, environment, &settings, &planned)?;
                     planned
                 }
@@ -85,7 +86,10 @@ pub(crate) fn run(
                 None => plan,
             };
             made.planned = Some(planned);
-            plan
+            match assumptions.is_empty() {
+                true => plan,
+                false => plan.with_assumptions(assumptions)?,
+            }
         }
     };
     show(&plan, &made, arguments, environment, output)
@@ -97,8 +101,6 @@ struct PlanFacts {
     planned: Option<Planned>,
     /// The graph file with other rings than NCCL's.
     graph_file: Option<String>,
-    /// The assumptions that decide.
-    assumptions: Vec<DecidingAssumption>,
     /// The rings that were found, in one line.
     rings: Option<String>,
     /// The measured links.
@@ -163,8 +165,8 @@ fn show(
     output.text = match format {
         PlanFormat::Quiet => summary::quiet(plan),
         PlanFormat::Json => {
-            let assumptions = made.assumptions.iter().map(ToString::to_string);
-            output.warnings.extend(assumptions);
+            let said = plan.assumptions.iter().map(assumptions::sentence);
+            output.warnings.extend(said);
             plan.to_json()?
         }
         PlanFormat::NcclGraph => match &made.graph_file {
@@ -182,7 +184,6 @@ fn show(
                 rings: made.rings.as_deref(),
                 explain: arguments.explain,
                 connections: arguments.connections,
-                assumptions: &made.assumptions,
                 look: match format {
                     PlanFormat::Text => environment.look(),
                     _ => pictures::LOOK,

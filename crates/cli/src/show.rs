@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use answers::assumptions::DecidingAssumption;
 use answers::head;
 use answers::path::PathReport;
 use answers::show::ShowReport;
 use answers::{JobSpec, Machine, report};
 use anyhow::{Result, bail};
 use pages::Page;
-use plan::Plan;
+use plan::{DecidingAssumption, Plan};
 use planner::Settings;
 use planner::explain::{self, NodeNames};
 use probe::checks::{self, SwitchPort};

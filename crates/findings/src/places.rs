@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use topology::bandwidth;
-use topology::xml::{Document, Element, NCCL_ELEMENTS, Tag, c_int, c_unsigned_hexadecimal};
+use topology::xml::{Document, Element, NCCL_FILE_ELEMENTS, Tag, c_int, c_unsigned_hexadecimal};
 
 use crate::complete::{Assumptions, MissingParts, complete, without_links};
 use crate::finding::{AttributeChange, Effect, Finding, Rule, Selector};
@@ -401,16 +401,13 @@ fn no_gpu(document: &Document) -> Option<Finding> {
 
 /// Finds files that NCCL refuses for their size.
 fn too_large(document: &Document) -> Option<Finding> {
-    fn count(element: &Element) -> usize {
-        1 + element.children.iter().map(count).sum::<usize>()
-    }
-    let elements = count(&document.root);
-    (elements > NCCL_ELEMENTS).then(|| {
+    let elements = document.root.count();
+    (elements > NCCL_FILE_ELEMENTS).then(|| {
         Finding::new(
             Rule::TooLarge,
             "the file",
             format!("{elements} elements"),
-            format!("at most {NCCL_ELEMENTS} elements"),
+            format!("at most {NCCL_FILE_ELEMENTS} elements"),
         )
     })
 }

@@ -3,6 +3,7 @@
 use crate::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::assumption::DecidingAssumption;
 use crate::common::Common;
 use crate::cost::CostTable;
 use crate::digest::Digest;
@@ -51,6 +52,9 @@ pub struct PlanContent {
     /// The measured links on which rings or forests were found; absent if they are NCCL's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<PlannedLinks>,
+    /// The assumptions about the machines that decide, each with the plan of another value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<DecidingAssumption>,
     /// The different machines, with the channels that were found for each.
     pub machines: Vec<PlannedMachine>,
 }

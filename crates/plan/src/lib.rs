@@ -32,9 +32,10 @@
 //! [`order`], [`layout`], [`common`], [`expand`], [`digest`], [`request`], [`fingerprint`],
 //! [`algorithm`], [`cost`], [`PlanContent`], [`Plan`], [`slow_hosts`],
 //! [`compare`](mod@compare), [`nccl_graph`], [`error`], [`certificate`], [`forest`], [`measured`],
-//! [`version`].
+//! [`assumption`], [`version`].
 
 pub mod algorithm;
+pub mod assumption;
 pub mod certificate;
 pub mod channel;
 pub mod common;
@@ -76,6 +77,7 @@ use no_schema::JsonSchema;
 use schemars::JsonSchema;
 
 pub use algorithm::Algorithm;
+pub use assumption::{DecidingAssumption, PlanFigures};
 pub use channel::{GraphPaths, neighbors};
 pub use common::{
     BaseChannel, Buffers, Common, GraphSummary, JobChannels, LL_BYTES, MAX_CHANNELS, Nvls,

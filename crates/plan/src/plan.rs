@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::assumption::DecidingAssumption;
 use crate::content::PlanContent;
 use crate::error::Error;
 use crate::expand::Expansion;
@@ -67,10 +68,25 @@ impl Plan {
     /// # Errors
     /// A bandwidth is no number or negative.
     pub fn with_measured(&self, links: PlannedLinks) -> Result<Self, Error> {
-        let content = PlanContent {
+        self.with(PlanContent {
             measured: Some(links),
             ..(*self.content).clone()
-        };
+        })
+    }
+
+    /// The plan with the assumptions that decide it.
+    ///
+    /// # Errors
+    /// A bandwidth is no number or negative.
+    pub fn with_assumptions(&self, assumptions: Vec<DecidingAssumption>) -> Result<Self, Error> {
+        self.with(PlanContent {
+            assumptions,
+            ..(*self.content).clone()
+        })
+    }
+
+    /// The plan with other facts beside its decisions.
+    fn with(&self, content: PlanContent) -> Result<Self, Error> {
         match &self.expansion {
             Some(expansion) => Self::with_expansion(content, Arc::clone(expansion)),
             None => Self::new(content),

@@ -53,6 +53,7 @@ pub(crate) fn plan(
         costs: Some(costs.clone()),
         forests: None,
         measured: None,
+        assumptions: Vec::new(),
         machines,
     };
     Plan::with_expansion(content, Arc::clone(&job.expansion)).map_err(|error| match error {

@@ -1,5 +1,6 @@
 //! The reasons why a machine cannot be planned.
 
+use topology::xml::NCCL_ELEMENTS;
 use topology::{OneWayLink, System};
 
 /// A machine or job that NCCL refuses too, or that no plan can hold.
@@ -43,6 +44,18 @@ pub enum Error {
         from: String,
         /// Where it leads.
         to: String,
+    },
+    /// A host has more elements than NCCL has room for.
+    #[error(
+        "{file}: the job's ranks describe a host by {elements} elements, and NCCL has room for {NCCL_ELEMENTS} (\"too many \
+         XML nodes\"): let the job use fewer GPUs or NICs (NCCL_IB_HCA), of which each is three elements, or list NVLinks \
+         to a switch once, not to each GPU"
+    )]
+    TooManyElements {
+        /// The file.
+        file: String,
+        /// How many.
+        elements: usize,
     },
     /// There is nothing to plan for.
     #[error("the machine has no GPU with a rank; expected at least one <gpu dev sm rank gdr>")]

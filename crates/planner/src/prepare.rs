@@ -8,7 +8,7 @@ use std::sync::Arc;
 use plan::RankOrder;
 use topology::join;
 use topology::merge::merge;
-use topology::xml::{Document, Element, Tag, c_int};
+use topology::xml::{Document, Element, NCCL_ELEMENTS, Tag, c_int};
 
 use crate::domain::nvlink_domain;
 use crate::error::Error;
@@ -47,6 +47,7 @@ pub(crate) fn hosts<'a>(
     let mut hosts = with_domain(job, hosts, settings, notes)?;
     if !job.as_is {
         join_ranks(&mut hosts, &job.ranks);
+        has_room(&hosts)?;
     }
     Ok(hosts)
 }
@@ -225,6 +226,22 @@ fn join_ranks(hosts: &mut Hosts<'_>, ranks: &RankPlacement) {
             // It never fails.
             let _ = change_documents(hosts, join);
         }
+    }
+}
+
+/// NCCL has room for every host. An NVLink domain has as much room for each of its ranks.
+fn has_room(hosts: &[EqualHosts]) -> Result<(), Error> {
+    let alone = hosts.iter().filter(|it| it.document.recorded_hosts() == 1);
+    let too_many = alone.map(|it| (it, it.document.root.count()));
+    match too_many
+        .into_iter()
+        .find(|(_, elements)| *elements > NCCL_ELEMENTS)
+    {
+        Some((host, elements)) => Err(Error::TooManyElements {
+            file: host.name.clone(),
+            elements,
+        }),
+        None => Ok(()),
     }
 }
 

@@ -77,8 +77,9 @@ pub struct WindowRules {
     pub uses_tma: bool,
     /// The model of costs of 2.31 (source): other constants, even numbers of thread blocks.
     pub prices_anew: bool,
-    /// All-gathers on Blackwell have a model of their own (2.32, binary).
-    pub fits_gathers: bool,
+    /// Kernels with which NVSwitches copy or reduce share few thread blocks (until 2.32.3; not in
+    /// 2.32.6, source).
+    pub limits_switched: bool,
     /// Copy engines have a model of their time (2.31, source; that of 2.32 is not public).
     pub times_engines: bool,
     /// `NCCL_CTA_POLICY` knows the policy that leaves all-gathers to copy engines (2.28, source).
@@ -108,7 +109,7 @@ impl WindowRules {
             has_tma: since(NcclVersion::V2_30),
             uses_tma: since(NcclVersion::V2_31),
             prices_anew: since(NcclVersion::V2_31),
-            fits_gathers: since(NcclVersion::V2_32),
+            limits_switched: !since(NcclVersion::V2_32_6),
             times_engines: version == NcclVersion::V2_31,
             zero_policy: since(NcclVersion::V2_28),
         }
@@ -226,6 +227,9 @@ pub struct Rules {
     /// PAT is there for several ranks of a node, if each is a head of NVLS, but takes forever
     /// (2.31, source).
     pub gathers_by_heads: bool,
+    /// PAT takes fewer channels for short messages, by its threads (2.32, binary). Before, it had
+    /// all.
+    pub counts_pat_threads: bool,
     /// PAT reduces and scatters averages, too (2.31, source).
     pub pat_averages: bool,
     /// `NCCL_ALGO` and `NCCL_PROTO` restrict the collectives for which one of them lists a name;
@@ -324,6 +328,7 @@ impl Rules {
             corrects_nvls_tree_on_arm: v31,
             shares_between_nodes: v30 && !v31,
             gathers_by_heads: v31,
+            counts_pat_threads: v32,
             pat_averages: v31,
             forces_collectives: v31,
             widens_registered_nvls: v30,

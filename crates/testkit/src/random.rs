@@ -96,14 +96,23 @@ pub fn machine_of(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Docume
     shape(sms, most_links).prop_map(|shape| shape.document())
 }
 
-/// Most GPUs that are split into parts: NCCL describes a host by at most 256 elements.
-const MOST_SPLIT: usize = 6;
+/// The same with the processor of Grace.
+pub fn machine_on_arm(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Document> {
+    machine_of(sms, most_links).prop_map(|mut machine| {
+        for cpu in &mut machine.root.children {
+            let model = ["vendor", "familyid", "modelid"];
+            cpu.attributes.retain(|it| !model.contains(&&*it.name));
+            cpu.set("arch", "arm64");
+        }
+        machine
+    })
+}
 
 /// The same, with some or most of the GPUs split into two parts (MLOPart) that are ranks' devices.
 pub fn machine_of_parts(sms: Vec<u32>, most_links: u8) -> impl Strategy<Value = Document> {
     (machine_of(sms, most_links), any::<u16>(), any::<bool>()).prop_map(
         |(mut machine, chosen, all)| {
-            let is_split = |gpu: usize| gpu < MOST_SPLIT && (all || chosen >> gpu & 1 == 1);
+            let is_split = |gpu: usize| all || chosen >> gpu & 1 == 1;
             split(&mut machine.root, &is_split, &mut 0);
             machine
         },

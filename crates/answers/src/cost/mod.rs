@@ -11,14 +11,15 @@ pub mod transfers;
 use pages::Page;
 use plan::cost::choose::AlgorithmProtocol;
 use plan::cost::{Calls, Candidate, NoChoice, TunedOperation, WindowChoice};
-use plan::{Algorithm, CostTable, GraphKind, NcclVersion, Plan, Setting, SlowHosts};
+use plan::{
+    Algorithm, CostTable, DecidingAssumption, GraphKind, NcclVersion, Plan, Setting, SlowHosts,
+};
 use planner::Planned;
 use planner::cost::{AlphaBeta, CostProfile};
 use program::{Collective, Protocol};
 use serde::Serialize;
 
 use crate::JsonSchema;
-use crate::assumptions::DecidingAssumption;
 use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::names;
 use crate::report::Report;

@@ -8,7 +8,7 @@ use planner::Planned;
 use planner::explain::NodeNames;
 
 use super::{channels, connections, job_plan, matrix, paths, summary, trail};
-use crate::assumptions::{self, DecidingAssumption};
+use crate::assumptions;
 use crate::head::{self, slow_hosts};
 use crate::matrix::Wiring;
 use bounds::optimum;
@@ -31,8 +31,6 @@ pub struct PlanPage<'a> {
     pub explain: bool,
     /// The connections between neighbors are shown.
     pub connections: bool,
-    /// The assumptions that decide.
-    pub assumptions: &'a [DecidingAssumption],
     /// How it looks.
     pub look: Look,
 }
@@ -46,7 +44,7 @@ impl PlanPage<'_> {
             summary::machine(&mut page, self.plan, 0, self.routing(0));
             self.head(&mut page);
             self.body(&mut page, 0, true);
-            assumptions::add(&mut page, self.assumptions);
+            assumptions::add(&mut page, &self.plan.assumptions);
             return page;
         }
         let mut page = Page::new(crate::names::job(self.plan));
@@ -69,7 +67,7 @@ impl PlanPage<'_> {
             own.remark = head::hosts_in_words(&hosts);
             page.append(own);
         }
-        assumptions::add(&mut page, self.assumptions);
+        assumptions::add(&mut page, &self.plan.assumptions);
         page
     }
 

@@ -27,7 +27,7 @@ const NO_ACCESS: &str = "../crates/planner/tests/machines/no-access.xml";
 const SOME_ACCESS: &str = "../crates/planner/tests/machines/some-access.xml";
 const NO_ACCESS_BY_NVLINK: &str = "../crates/planner/tests/machines/no-access-nvlink.xml";
 
-pub(crate) const SAMPLES: [Sample; 37] = [
+pub(crate) const SAMPLES: [Sample; 40] = [
     Sample {
         name: "rubin",
         machine: "hgx-rubin-nvl8",
@@ -117,6 +117,35 @@ pub(crate) const SAMPLES: [Sample; 37] = [
         name: "windows",
         machine: "dgx-h100",
         arguments: &["--window", "symmetric", "--sizes", "1K..256M"],
+    },
+    Sample {
+        name: "windows_of_blackwell",
+        machine: "dgx-b200",
+        arguments: &["--window", "symmetric", "--sizes", "1K..256M"],
+    },
+    Sample {
+        name: "windows_of_rubin",
+        machine: "hgx-rubin-nvl8",
+        arguments: &[
+            "--window",
+            "symmetric",
+            "--sizes",
+            "1K..256M",
+            "--type",
+            "bf16",
+        ],
+    },
+    Sample {
+        name: "pat",
+        machine: "gh200",
+        arguments: &[
+            "--hosts",
+            "2",
+            "--sizes",
+            "16K..256K",
+            "--set",
+            "NCCL_ALGO=PAT",
+        ],
     },
     Sample {
         name: "groups_on_windows",

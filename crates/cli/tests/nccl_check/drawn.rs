@@ -13,7 +13,7 @@ use super::{check, library, not_fetched};
 /// Machines of a kind.
 const MACHINES: usize = 60;
 
-const HOSTS: [&str; 3] = ["1", "2", "4"];
+pub(crate) const HOSTS: [&str; 3] = ["1", "2", "4"];
 
 /// The drivers of the stand-ins, by turns.
 const DRIVERS: [&str; 3] = ["12.9", "13.3", "13.4"];
@@ -44,26 +44,38 @@ pub(crate) struct Kind {
     most_links: u8,
     /// GPUs are split into parts (MLOPart).
     has_parts: bool,
+    /// All processors are Grace.
+    on_arm: bool,
 }
 
-pub(crate) const KINDS: [Kind; 3] = [
+pub(crate) const KINDS: [Kind; 4] = [
     Kind {
         name: "rubin",
         sms: &[107],
         most_links: 36,
         has_parts: false,
+        on_arm: false,
     },
     Kind {
         name: "blackwell",
         sms: &[100, 103],
         most_links: 6,
         has_parts: false,
+        on_arm: false,
     },
     Kind {
         name: "parts",
         sms: &[100, 103, 107],
         most_links: 18,
         has_parts: true,
+        on_arm: false,
+    },
+    Kind {
+        name: "grace",
+        sms: &[90, 100, 103],
+        most_links: 6,
+        has_parts: false,
+        on_arm: true,
     },
 ];
 
@@ -75,9 +87,10 @@ impl Kind {
 
     fn machines(self) -> BoxedStrategy<Document> {
         let sms = self.sms.to_vec();
-        match self.has_parts {
-            true => random::machine_of_parts(sms, self.most_links).boxed(),
-            false => random::machine_of(sms, self.most_links).boxed(),
+        match (self.has_parts, self.on_arm) {
+            (true, _) => random::machine_of_parts(sms, self.most_links).boxed(),
+            (_, true) => random::machine_on_arm(sms, self.most_links).boxed(),
+            _ => random::machine_of(sms, self.most_links).boxed(),
         }
     }
 }
@@ -87,8 +100,8 @@ fn is_before_2_30(version: &str) -> bool {
     old.iter().any(|it| version.starts_with(it))
 }
 
-/// NCCL decides as planned on every drawn machine of which it says something.
-pub(crate) fn agree(version: &str, kind: Kind) -> Result<Completion, Failed> {
+/// NCCL decides as planned on so many hosts like every drawn machine of which it says something.
+pub(crate) fn agree(version: &str, kind: Kind, hosts: &str) -> Result<Completion, Failed> {
     let Some(library) = library(version) else {
         return not_fetched(version);
     };
@@ -100,34 +113,32 @@ pub(crate) fn agree(version: &str, kind: Kind) -> Result<Completion, Failed> {
         let document = strategy.new_tree(&mut runner)?.current();
         let file = folder.path().join(format!("{number}.xml"));
         std::fs::write(&file, topology::xml::write(&document))?;
-        for hosts in HOSTS {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
-            command
-                .arg("nccl-check")
-                .arg(&file)
-                .arg("--nccl")
-                .arg(&library);
-            command.args(["--hosts", hosts, "--timeout", SECONDS, "--json"]);
-            command.args(["--driver-version", DRIVERS[number % DRIVERS.len()]]);
-            if is_before_2_30(version) {
-                // Which thread of a process hides merged ports is left to chance.
-                command.args(["--net", "plugin"]);
-            }
-            let setting = SETTINGS[number % SETTINGS.len()];
-            if !setting.is_empty() {
-                command.args(["--set", setting]);
-            }
-            let said = command.stdin(Stdio::null()).output()?;
-            match said.status.code() {
-                Some(0) => answered += 1,
-                Some(1) => differing.push(format!("machine {number} on {hosts} hosts, {setting}")),
-                // NCCL, or what it takes the machine for, gave no answer.
-                _ => {}
-            }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
+        command
+            .arg("nccl-check")
+            .arg(&file)
+            .arg("--nccl")
+            .arg(&library);
+        command.args(["--hosts", hosts, "--timeout", SECONDS, "--json"]);
+        command.args(["--driver-version", DRIVERS[number % DRIVERS.len()]]);
+        if is_before_2_30(version) {
+            // Which thread of a process hides merged ports is left to chance.
+            command.args(["--net", "plugin"]);
+        }
+        let setting = SETTINGS[number % SETTINGS.len()];
+        if !setting.is_empty() {
+            command.args(["--set", setting]);
+        }
+        let said = command.stdin(Stdio::null()).output()?;
+        match said.status.code() {
+            Some(0) => answered += 1,
+            Some(1) => differing.push(format!("machine {number} on {hosts} hosts, {setting}")),
+            // NCCL, or what it takes the machine for, gave no answer.
+            _ => {}
         }
     }
     check(differing.is_empty(), || differing.join("\n"))?;
-    check(2 * answered > MACHINES * HOSTS.len(), || {
+    check(2 * answered > MACHINES, || {
         format!("NCCL answered {answered} jobs only")
     })?;
     Ok(Completion::Completed)

@@ -1,5 +1,6 @@
 //! The job that NCCL is asked about: its hosts as NCCL gets them, and its plan.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -7,7 +8,8 @@ use nccl_log::compare::Answer;
 use plan::RankOrder;
 use planner::{EqualHosts, Job, RankPlacement, Settings};
 use topology::System;
-use topology::xml::Document;
+use topology::join::Part;
+use topology::xml::{Document, Element, NCCL_FILE_ELEMENTS, Tag};
 
 use super::PlanOrWhyNot;
 use crate::job::JobHost;
@@ -110,7 +112,7 @@ impl AskedJob {
         let mut rest = rank_of.as_slice();
         let mut hosts = Vec::new();
         for equal in &self.job.hosts {
-            let topology = topology::xml::write(&equal.document);
+            let topology = topology::xml::write(&readable(&equal.document));
             for _ in 0..equal.count {
                 let (own, others) = rest.split_at(gpus(equal));
                 rest = others;
@@ -162,6 +164,20 @@ impl AskedJob {
         let mut hosts = self.job.hosts.iter();
         hosts.any(|it| gpus(it) > 1 && merges(&it.document, settings, sm_min))
     }
+}
+
+/// The file as NCCL reads it: without what no rank uses, if it is too large with that.
+fn readable(document: &Document) -> Cow<'_, Document> {
+    if document.root.count() <= NCCL_FILE_ELEMENTS {
+        return Cow::Borrowed(document);
+    }
+    let keeps = |element: &Element, _: &Element| match element.tag {
+        Tag::Gpu => element.get("rank").is_some(),
+        Tag::Net => element.get("dev").is_some(),
+        _ => false,
+    };
+    let used = Part::trimmed(&document.root, &keeps).to_element();
+    Cow::Owned(Document::from_root(&*document.file, used))
 }
 
 /// GPUs of one host, or their parts (MLOPart).

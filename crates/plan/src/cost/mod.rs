@@ -30,4 +30,6 @@ pub use table::{
     PipelineCosts, PipelineEntry, RegisteredBuffers, RegisteredNvls, RingGrowth, Threads,
     TreeCorrection,
 };
-pub use window::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowChoice, WindowCosts};
+pub use window::{
+    CallTime, EngineCopy, EngineCosts, KernelCosts, KernelTime, Sums, WindowChoice, WindowCosts,
+};

@@ -9,7 +9,7 @@ use super::{finite, once};
 use crate::common::{Common, JobChannels, MAX_CHANNELS};
 use crate::content::PlanContent;
 use crate::cost::spread::MOST_CALLS;
-use crate::cost::{CostTable, KernelTime, WindowCosts};
+use crate::cost::{CallTime, CostTable, KernelTime, WindowCosts};
 use crate::error::Error;
 use crate::expand::Expansion;
 use crate::graph::GraphKind;
@@ -349,6 +349,28 @@ fn check_windows(windows: &WindowCosts) -> Result<(), Error> {
         for number in numbers {
             finite(&at, "time", number as f32)?;
         }
+        for call in &costs.single {
+            check_call(call, &format!("{at}.single"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks the model of a single call on symmetric windows.
+fn check_call(call: &CallTime, at: &str) -> Result<(), Error> {
+    let [more, in_trough] = call.trough.unwrap_or([0.0, 1.0]);
+    for number in [call.base, call.rank, more, call.overlap.unwrap_or(0.0)] {
+        finite(at, "time", number as f32)?;
+    }
+    finite(at, "block_price", call.block_price)?;
+    let rates = [call.small, call.rest, call.ll, call.one, call.few];
+    let scales = call.scale.unwrap_or([1.0; 2]).into_iter();
+    let rates = rates.into_iter().flatten().chain(scales);
+    for rate in rates.chain([call.block, call.peak, in_trough]) {
+        finite(at, "bandwidth", rate as f32)?;
+        require(rate > 0.0, at, || {
+            format!("a bandwidth is {rate}; expected more than 0 GB/s")
+        })?;
     }
     Ok(())
 }

@@ -32,6 +32,7 @@ pub(crate) fn check(
             return Err(Error::SettingName { index, name });
         }
     }
+    crate::assumption::check(&plan.assumptions)?;
     if let Some(measured) = &plan.measured {
         measured.check()?;
     }

@@ -12,6 +12,9 @@ use crate::settings::Tuning;
 /// Threads of a warp.
 const WARP: i32 = 32;
 
+/// Threads of PAT in 2.32 (binary): a message has 40 KiB for each channel.
+const PAT_THREADS: i32 = 640;
+
 /// Bounds that NCCL sets to `NCCL_NTHREADS`.
 const BOUNDS: (i32, i32) = (64, 512);
 
@@ -58,6 +61,7 @@ pub(super) fn rows(
                 ll128,
                 threads(tuning.threads, BOUNDS, int(limits.simple)),
             ],
+            Algorithm::Pat if rules.counts_pat_threads => [0, 0, PAT_THREADS],
             Algorithm::Pat => [0; 3],
             _ => [0, 0, int(limits.switch)],
         };

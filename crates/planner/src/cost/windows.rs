@@ -1,11 +1,18 @@
 //! Kernels and copy engines for symmetric windows: which of them a job may take, and the constants
 //! of their costs.
 //!
-//! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32.
+//! Source: NCCL's public source of 2.29 to 2.32; the binaries of 2.27, 2.28 and 2.32.
 
-use plan::cost::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowCosts, WindowKernel};
+use std::sync::LazyLock;
+
+use plan::NcclVersion;
+use plan::cost::{
+    CallTime, EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowCosts, WindowKernel,
+};
 use program::Collective;
+use serde::Deserialize;
 use topology::CpuArch;
+use topology::bandwidth::is_rubin;
 
 use super::inputs::Inputs;
 use super::tables::TableModel;
@@ -21,8 +28,11 @@ const CELL: u64 = 1024;
 /// A choice pays this share of its time for each thread block.
 const BLOCK_PRICE: f32 = 0.025;
 
-/// The same where times are fitted to choices.
-const FITTED_PRICE: f32 = 0.02;
+/// The same of a single call that reduces on Rubin.
+const RUBIN_PRICE: f32 = 0.01;
+
+/// Compute capability × 10 of Rubin.
+const RUBIN: i32 = 107;
 
 /// Elements of a rank above which an all-gather on windows goes by copy engines on Blackwell
 /// (`NCCL_SYM_CE_THRESHOLD`).
@@ -123,9 +133,9 @@ fn copies(inputs: &Inputs, multicast: bool) -> Vec<EngineCopy> {
 
 /// The costs of a kernel.
 fn costs(kernel: WindowKernel, inputs: &Inputs, rules: Rules) -> KernelCosts {
+    let version = rules.version();
     let rules = rules.windows;
     let blackwell = inputs.min_cc >= BLACKWELL;
-    let fitted = rules.fits_gathers && blackwell && kernel.collective() == Collective::AllGather;
     let (least_bytes, least_block_bytes) = match kernel {
         _ if !rules.prices_anew || !kernel.is_tma() => (0, 0),
         WindowKernel::AllGatherTma => (0, 8192),
@@ -136,18 +146,59 @@ fn costs(kernel: WindowKernel, inputs: &Inputs, rules: Rules) -> KernelCosts {
     let all_switched = if blackwell { 32_u32 } else { 16 };
     KernelCosts {
         kernel,
-        most_blocks: match switched {
+        most_blocks: match switched && rules.limits_switched {
             true => all_switched.div_ceil(inputs.ranks),
             false => MOST_BLOCKS,
         },
-        block_price: if fitted { FITTED_PRICE } else { BLOCK_PRICE },
+        block_price: BLOCK_PRICE,
         least_bytes,
         least_block_bytes,
-        time: match fitted {
-            true => gathered(kernel, inputs.ranks),
-            false => smooth(kernel, inputs, rules.prices_anew),
-        },
+        time: smooth(kernel, inputs, rules.prices_anew),
+        single: single_calls(kernel, inputs.min_cc, version),
     }
+}
+
+/// A row of `profiles/windows.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    kernel: WindowKernel,
+    #[serde(default = "first_version")]
+    since: NcclVersion,
+    /// Compute capabilities × 10.
+    gpus: Vec<i32>,
+    time: CallTime,
+}
+
+const fn first_version() -> NcclVersion {
+    NcclVersion::V2_32
+}
+
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    #[derive(Deserialize)]
+    struct File {
+        rows: Vec<Row>,
+    }
+    let file = toml::from_str::<File>(include_str!("../../profiles/windows.toml"));
+    file.map_or_else(|_| Vec::new(), |file| file.rows)
+});
+
+/// NCCL's model of a single call of a kernel: a row for each kind of sums that has one.
+fn single_calls(kernel: WindowKernel, min_cc: i32, version: NcclVersion) -> Vec<CallTime> {
+    let row_of = if is_rubin(min_cc) { RUBIN } else { min_cc };
+    let mut found: Vec<CallTime> = Vec::new();
+    let rows = ROWS
+        .iter()
+        .filter(|row| row.kernel == kernel && version >= row.since && row.gpus.contains(&row_of));
+    for row in rows {
+        let mut time = row.time;
+        if min_cc == RUBIN && kernel.collective() != Collective::AllGather {
+            time.block_price = RUBIN_PRICE;
+        }
+        found.retain(|known| known.sums != time.sums);
+        found.push(time);
+    }
+    found
 }
 
 /// NCCL's model of a kernel.
@@ -210,42 +261,4 @@ fn speed(newer: bool, kernel: WindowKernel, blackwell: bool) -> (f64, f64, f64) 
         }
     }
     (latency, block, peak)
-}
-
-/// The model of all-gathers on Blackwell in NCCL 2.32, which is not public: fitted to 12,000 block
-/// counts and 6,800 choices of the binary of 2.32.3 for 2 to 16 ranks. It reproduces all block
-/// counts of the kernels without LL but one, and 95 to 100 % of the free choices; LLMC is
-/// approximate.
-fn gathered(kernel: WindowKernel, ranks: u32) -> KernelTime {
-    let n = f64::from(ranks);
-    let others = n - 1.0;
-    let (base, block, several, link) = match kernel {
-        WindowKernel::AllGatherTma => (
-            629.79 + 4.172 * n,
-            1.0048 * n,
-            1.0,
-            1.0048 * others / 10.4663,
-        ),
-        WindowKernel::AllGatherMulticast => (515.57 + 4.745 * n, 1.2698, 1.0, 0.09029 * n),
-        WindowKernel::AllGatherTmaMulticast => (514.31 + 4.823 * n, 1.0953, 1.1434, 0.09029 * n),
-        WindowKernel::AllGatherLl => (
-            444.651 + 5.1398 * n,
-            25.825 + 4.2166 * n,
-            1.025,
-            0.16868 * n + 0.0897,
-        ),
-        WindowKernel::AllGatherLlMulticast => (
-            445.616 + 5.8212 * n,
-            (37.206 - 0.345 * n).max(0.0),
-            1.067,
-            0.13971 * n + 0.2323,
-        ),
-        _ => (663.51 + 3.4613 * n, n, 1.0, others / 10.0878),
-    };
-    KernelTime::Longest {
-        base,
-        block,
-        several,
-        link,
-    }
 }

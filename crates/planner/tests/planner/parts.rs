@@ -66,6 +66,45 @@ fn ranks_on_one_gpu_have_no_nvlink_sharp() {
     assert_eq!(found, [true, true, false]);
 }
 
+/// NCCL fuses what its ranks found in room for 256 elements (the binaries of 2.30 to 2.32 planned
+/// 256 elements of 21 ranks on 11 GPUs, and refused 257). A file may have more that no rank uses.
+#[test]
+fn hosts_have_room_for_256_elements() {
+    fn last_gpu(element: &mut Element) -> Option<&mut Element> {
+        if element.tag == Tag::Gpu {
+            return Some(element);
+        }
+        element.children.iter_mut().rev().find_map(last_gpu)
+    }
+    fn add_link(document: &mut Document) {
+        let gpu = last_gpu(&mut document.root).unwrap();
+        gpu.children.push(gpu.children[0].clone());
+    }
+    // The last GPU is whole, so that its ranks describe it once.
+    let mut document = parts("dgx-b200", 7);
+    let mut unused = Element::new(Tag::Cpu);
+    unused.set("numaid", "9");
+    document.root.children.push(unused);
+    let joined = |document: &Document| {
+        let used = topology::join::by_ranks(document, None);
+        used.as_ref().unwrap_or(document).root.count()
+    };
+    while joined(&document) < 256 {
+        add_link(&mut document);
+    }
+    let plan_of = |document: &Document| {
+        let planned = plan(&Job::hosts(document.clone(), 1), V2_32, &[]);
+        planned.map(|_| ())
+    };
+    assert_eq!(plan_of(&document), Ok(()));
+    add_link(&mut document);
+    let refused = plan_of(&document).unwrap_err();
+    assert!(
+        matches!(refused, Error::TooManyElements { elements: 257, .. }),
+        "{refused}"
+    );
+}
+
 #[test]
 fn whole_gpus_with_one_number_are_no_parts() {
     fn renumber(element: &mut Element) {

@@ -135,5 +135,7 @@ fn only_rubin_follows_it() {
     let [newer, judged] = [VERSION, NcclVersion::V2_32].map(|it| table(&inputs, it));
     let mut alike = judged.clone();
     alike.profile.clone_from(&newer.profile);
+    // The model of symmetric windows changed for Blackwell, too.
+    alike.windows.clone_from(&newer.windows);
     assert_eq!(newer, alike);
 }

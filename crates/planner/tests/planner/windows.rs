@@ -199,3 +199,69 @@ fn copy_engines_have_a_time_in_2_31() {
     assert!((found - f64::min(one, all)).abs() < 0.01, "{found}");
     assert_eq!(time(NcclVersion::V2_32), None);
 }
+
+/// The time of a kernel with a number of thread blocks, and the costs that have it.
+fn time_of(version: NcclVersion, min_cc: i32, words: &[&str]) -> (CostTable, f64) {
+    let [kernel, data_type, ranks, bytes, blocks] = words else {
+        panic!("{words:?}");
+    };
+    let ranks: u32 = ranks.parse().expect("a number");
+    let inputs = Inputs {
+        ranks,
+        min_local_ranks: ranks,
+        max_local_ranks: ranks,
+        min_cc,
+        max_cc: min_cc,
+        ..hopper(1)
+    };
+    let variables = [("NCCL_SYM_KERNEL", *kernel), ("NCCL_SYM_CTAS", *blocks)];
+    let table = under(version, &inputs, &variables);
+    let collective = match kernel.split('_').next() {
+        Some("AllGather") => Collective::AllGather,
+        Some("ReduceScatter") => Collective::ReduceScatter,
+        _ => Collective::AllReduce,
+    };
+    let own: u64 = bytes.parse().expect("a number");
+    let choice = table.window_choice(&TunedOperation {
+        collective,
+        bytes: match collective {
+            Collective::AllReduce => own,
+            _ => own * u64::from(ranks),
+        },
+        calls: Calls {
+            data_type: data_type.parse().expect("a type"),
+            registration: Registration::Symmetric,
+            ..Calls::ONE
+        },
+    });
+    let choice = choice.expect("the kernel is forced");
+    assert_eq!(choice.name(), *kernel);
+    (table, choice.time_us.expect("a time"))
+}
+
+/// The times of every kernel of Rubin in 2.32.6, also of sums of narrow numbers, as another program
+/// computes them from the facts. In 2.32.3 Rubin has Blackwell's older model.
+#[test]
+fn rubin_has_a_model_of_single_calls() {
+    let lines = include_str!("windows.txt").lines();
+    let mut kernels = std::collections::BTreeSet::new();
+    for line in lines.filter(|it| !it.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let expected: f64 = words[5].parse().expect("a time");
+        let (table, found) = time_of(NcclVersion::V2_32_6, 107, &words[..5]);
+        assert!(
+            (found - expected).abs() < 1e-4 * expected,
+            "{found}: {line}"
+        );
+        let json = serde_json::to_string(&table).expect("JSON");
+        assert_eq!(
+            serde_json::from_str::<CostTable>(&json).expect("costs"),
+            table
+        );
+        kernels.insert(words[0].to_owned());
+        let rubin = time_of(NcclVersion::V2_32, 107, &words[..5]).1;
+        let blackwell = time_of(NcclVersion::V2_32, 110, &words[..5]).1;
+        assert_eq!(rubin, blackwell, "{line}");
+    }
+    assert_eq!(kernels.len(), 15);
+}

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use limits::{Limits, NCCL_ELEMENTS};
+pub use limits::{Limits, NCCL_ELEMENTS, NCCL_FILE_ELEMENTS};
 pub use lint::lint;
 pub use number::{c_float, c_int, c_unsigned_hexadecimal};
 pub use parse::{parse, parse_with};
@@ -142,6 +142,11 @@ impl Tag {
 }
 
 impl Element {
+    /// The number of elements, with this one and all below it.
+    pub fn count(&self) -> usize {
+        1 + self.children.iter().map(Self::count).sum::<usize>()
+    }
+
     /// Whether a GPU with a rank or a port with a device number is at or below this element.
     pub(crate) fn is_used(&self) -> bool {
         match self.tag {

@@ -1,6 +1,6 @@
 //! The open elements during parsing, and the resulting tree.
 
-use super::limits::{Limits, NCCL_ELEMENTS};
+use super::limits::{Limits, NCCL_FILE_ELEMENTS};
 use super::notes::excerpt;
 use super::tag::{self, Source};
 use super::{Document, Element, Tag, c_int, lint, names};
@@ -295,12 +295,12 @@ impl<'a> Parser<'a> {
                 "`<system version=\"1\">`",
             ));
         };
-        if self.elements > NCCL_ELEMENTS {
+        if self.elements > NCCL_FILE_ELEMENTS {
             let elements = self.elements;
             self.source.note("elements", "", root.position, Some("system"), None, || {
                 format!(
-                    "{elements} elements: too large for NCCL_TOPO_FILE, of which NCCL 2.30 reads at most \
-                     {NCCL_ELEMENTS} elements and refuses more"
+                    "{elements} elements: too large for NCCL_TOPO_FILE, of which NCCL reads at most \
+                     {NCCL_FILE_ELEMENTS} elements and refuses more"
                 )
             });
         }

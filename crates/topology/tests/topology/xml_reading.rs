@@ -247,12 +247,12 @@ fn nccl_keeps_sixteen_attributes() {
 #[test]
 fn more_elements_than_nccl_has_room_for() {
     let text = |count| system(&format!("<cpu>{}</cpu>", "<pci/>".repeat(count)));
-    check(&text(254), &[]);
+    check(&text(253), &[]);
     check(
-        &text(255),
+        &text(254),
         &[
-            "f.xml:1:1: <system>: 257 elements: too large for NCCL_TOPO_FILE, of which NCCL 2.30 \
-           reads at most 256 elements and refuses more",
+            "f.xml:1:1: <system>: 256 elements: too large for NCCL_TOPO_FILE, of which NCCL reads \
+           at most 255 elements and refuses more",
         ],
     );
 }

@@ -93,6 +93,75 @@ pub struct KernelCosts {
     pub least_block_bytes: u64,
     /// Its time.
     pub time: KernelTime,
+    /// The time of a single call, the first row for its sums; absent: as [`Self::time`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub single: Vec<CallTime>,
+}
+
+/// The sums that a row is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sums {
+    /// Of floating-point numbers of 16 bits.
+    TwoBytes,
+    /// Of floating-point numbers of 8 bits.
+    OneByte,
+}
+
+/// NCCL's model of a single call: latencies, and the longer of what thread blocks and links need.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallTime {
+    /// The sums that it is for; absent: all calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sums: Option<Sums>,
+    /// Time of an empty message, µs.
+    pub base: f64,
+    /// Time for each other rank, µs.
+    pub rank: f64,
+    /// Bandwidth of a thread block, GB/s.
+    pub block: f64,
+    /// The same in pieces of 2 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub small: Option<f64>,
+    /// The same in what the pieces leave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<f64>,
+    /// Bandwidth at which a block handles the flags of LL, GB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ll: Option<f64>,
+    /// Blocks handle flags before links move data; otherwise at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
+    /// Bandwidth of the links, GB/s.
+    pub peak: f64,
+    /// Links carry the rank's own share, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub switched: bool,
+    /// Factor of the bandwidth of one block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one: Option<f64>,
+    /// Factors of the bandwidth of 8 and of 32 blocks, with more than 4 ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<[f64; 2]>,
+    /// Most blocks whose work overlaps with the latencies of ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<f64>,
+    /// From 14 blocks on, with 2 more than a multiple of 4: further time, µs, and bandwidth of the
+    /// links, GB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trough: Option<[f64; 2]>,
+    /// Bandwidth of the links with fewer blocks than ranks, GB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub few: Option<f64>,
+    /// A choice pays this share of its time for each thread block.
+    #[serde(default = "single_price")]
+    pub block_price: f32,
+}
+
+/// The price of a thread block in a single call.
+const fn single_price() -> f32 {
+    0.02
 }
 
 /// The time of a kernel for a message by its thread blocks.
@@ -110,8 +179,8 @@ pub enum KernelTime {
         /// Bandwidth of the links, GiB/s.
         peak: f64,
     },
-    /// The longer of what blocks and what links need. Fitted to choices, which tell ratios only: in
-    /// a unit of its own.
+    /// Of plans from before NCCL's model of single calls was known. Fitted to choices, which tell
+    /// ratios only: in a unit of its own.
     Longest {
         /// Time of an empty message.
         base: f64,

@@ -2,12 +2,12 @@
 //! thread blocks, and the time that its model predicts.
 //!
 //! Ranks read and write each other's windows over NVLink, so the kernels serve one NVLink domain.
-//! Source: NCCL's public source of 2.29 to 2.31; the binaries of 2.27, 2.28 and 2.32.
+//! Source: NCCL's public source of 2.29 to 2.32; the binaries of 2.27, 2.28 and 2.32.
 
 pub(super) mod costs;
 mod model;
 
-pub use costs::{EngineCopy, EngineCosts, KernelCosts, KernelTime, WindowCosts};
+pub use costs::{CallTime, EngineCopy, EngineCosts, KernelCosts, KernelTime, Sums, WindowCosts};
 
 use program::{Collective, Reduction};
 use serde::{Serialize, Serializer};
@@ -34,8 +34,8 @@ pub struct WindowChoice {
     pub kernel: Option<WindowKernel>,
     /// Its thread blocks (CTAs); 0 without a kernel.
     pub blocks: u32,
-    /// The time of all calls that NCCL's model predicts, µs; unknown for copy engines but in
-    /// 2.31, and for all-gathers on Blackwell in 2.32.
+    /// The time of all calls that NCCL's model predicts, µs, out of place; unknown for copy engines
+    /// but in 2.31.
     pub time_us: Option<f64>,
 }
 
@@ -59,13 +59,8 @@ struct Candidate<'a> {
     costs: &'a KernelCosts,
     blocks: u32,
     time: f32,
-}
-
-impl Candidate<'_> {
     /// What is compared: the time, and a price for the thread blocks.
-    fn price(&self) -> f32 {
-        self.time * (1.0 + self.costs.block_price * self.blocks as f32)
-    }
+    price: f32,
 }
 
 impl CostTable {
@@ -152,14 +147,21 @@ impl CostTable {
         });
         let mut best: Option<Candidate<'_>> = None;
         for costs in kernels {
-            let each = if costs.time.is_fitted() { bytes } else { one };
+            let single = costs
+                .single_call(operation.calls)
+                .filter(|_| calls == 1 && bytes > 0);
+            let each = if single.is_some() || costs.time.is_fitted() {
+                bytes
+            } else {
+                one
+            };
             let all = each.saturating_mul(calls.into());
-            let Some(candidate) = self.priced_kernel(windows, costs, all, bytes) else {
+            let Some(candidate) = self.priced_kernel(windows, costs, single, [all, bytes]) else {
                 continue;
             };
             let better = best.as_ref().is_none_or(|best| match windows.takes_last {
-                true => candidate.price() <= best.price(),
-                false => candidate.price() < best.price(),
+                true => candidate.price <= best.price,
+                false => candidate.price < best.price,
             });
             if better {
                 best = Some(candidate);
@@ -168,14 +170,14 @@ impl CostTable {
         best
     }
 
-    /// The thread blocks and the time of a kernel for `bytes` bytes of all calls; `None` if it
-    /// cannot be used. `largest` are the bytes of one call.
+    /// The thread blocks and the time of a kernel for the bytes of all calls, of which the second
+    /// number is one call's; `None` if it cannot be used.
     fn priced_kernel<'a>(
         &self,
         windows: &WindowCosts,
         costs: &'a KernelCosts,
-        bytes: u64,
-        largest: u64,
+        single: Option<&CallTime>,
+        [bytes, largest]: [u64; 2],
     ) -> Option<Candidate<'a>> {
         let step = windows.block_step.max(1);
         let [least, most] = self.job.calls.blocks;
@@ -203,7 +205,17 @@ impl CostTable {
         } else if !windows.forced {
             return None;
         }
-        let time = |blocks: u32| costs.time(self.job.ranks, bytes, blocks);
+        let ranks = self.job.ranks;
+        let (time, block_price): (&dyn Fn(u32) -> f64, _) = match single {
+            Some(call) => (
+                &|blocks| f64::from(call.time(costs.kernel, ranks, bytes, blocks) as f32),
+                call.block_price,
+            ),
+            None => (
+                &|blocks| costs.time(ranks, bytes, blocks),
+                costs.block_price,
+            ),
+        };
         let mut taken = (most, time(most) as f32);
         let mut fewer = least;
         while fewer < most {
@@ -219,6 +231,7 @@ impl CostTable {
             costs,
             blocks,
             time,
+            price: time * (1.0 + block_price * blocks as f32),
         })
     }
 }

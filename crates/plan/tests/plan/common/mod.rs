@@ -51,6 +51,7 @@ pub(crate) fn content_of(hosts: u32) -> PlanContent {
         costs: None,
         forests: None,
         measured: None,
+        assumptions: Vec::new(),
     }
 }
 
