@@ -6,6 +6,7 @@ use pages::Look;
 use simulator::Fabric;
 
 use super::{matrix, plan::PlanPage, rank};
+use crate::assumptions;
 use crate::file_question::FileQuestion;
 use crate::forests::with_forests;
 use crate::matrix::Wiring;
@@ -36,17 +37,20 @@ impl PlannedJob {
     pub fn text(&self, question: &Question, look: Look) -> Result<String, String> {
         let plan = self.planned.plan();
         let page = match question {
-            Question::Overview { .. } => PlanPage {
-                plan,
-                expansion: plan.expansion().map_err(sentence)?,
-                live: Some(&self.planned),
-                rings: None,
-                explain: false,
-                connections: false,
-                assumptions: &self.assumptions,
-                look,
+            Question::Overview { .. } => {
+                let mut page = PlanPage {
+                    plan,
+                    expansion: plan.expansion().map_err(sentence)?,
+                    live: Some(&self.planned),
+                    rings: None,
+                    explain: false,
+                    connections: false,
+                    look,
+                }
+                .page();
+                assumptions::add(&mut page, &self.assumptions);
+                page
             }
-            .page(),
             Question::Forests { trees } => {
                 let plan = &with_forests(&self.planned, *trees).map_err(sentence)?;
                 PlanPage {
@@ -56,7 +60,6 @@ impl PlannedJob {
                     rings: None,
                     explain: false,
                     connections: false,
-                    assumptions: &[],
                     look,
                 }
                 .page()
