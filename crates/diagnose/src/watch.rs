@@ -158,9 +158,14 @@ impl Situation {
         self.state == State::Hang || (self.state == State::Gone && self.since >= GONE)
     }
 
-    /// The same state, of the same ranks.
+    /// The same state, of the same ranks; if unknown, for the same reason.
     pub fn is_as(&self, other: &Self) -> bool {
-        self.state == other.state && self.ranks == other.ranks && self.ended == other.ended
+        let reason = |it: &Self| it.what.replace(|it: char| it.is_ascii_digit(), "");
+        let is_same = self.state != State::Unknown || reason(self) == reason(other);
+        is_same
+            && self.state == other.state
+            && self.ranks == other.ranks
+            && self.ended == other.ended
     }
 
     /// The line of a terminal or a log.

@@ -1,6 +1,7 @@
-//! Jobs of unmodified NCCL with a planted fault, and what `topo diagnose` says of them.
+//! Jobs of unmodified NCCL with a planted fault, and what `topo diagnose` says of them; living jobs,
+//! and what `topo watch` says.
 //!
-//! `kinds.toml` has the faults. Processes have the phantom GPUs of a machine, bootstrap and RAS are
+//! `kinds.toml` has the faults, `watched.toml` the living jobs. Processes have the phantom GPUs of a machine, bootstrap and RAS are
 //! NCCL's own. `cargo xtask planted` runs all kinds and prints a table. Logs and reports stay in
 //! `target/planted`, where `--again` diagnoses them without running NCCL.
 
@@ -8,6 +9,7 @@ mod job;
 mod judge;
 mod kind;
 mod table;
+mod watched;
 
 use std::io::stdin;
 use std::path::{Path, PathBuf};
@@ -24,18 +26,22 @@ const VERSIONS: [&str; 6] = ["2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "
 /// The first argument of a process of a job, and of a run that prints the table.
 const PROCESS: &str = "scripted-process";
 const TABLE: &str = "--table";
+const WATCHED: &str = "--watched";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some(PROCESS) => return process(),
+        Some(TABLE) if arguments.iter().any(|it| it == WATCHED) => {
+            return watched::table(&arguments[2..]);
+        }
         Some(TABLE) => return table::run(&arguments[1..]),
         _ => {}
     }
-    let kinds = match kind::all() {
+    let (kinds, watched) = match kind::all().and_then(|it| Ok((it, watched::all()?))) {
         Ok(kinds) => kinds,
         Err(error) => {
-            eprintln!("kinds.toml: {}", error.message().unwrap_or_default());
+            eprintln!("kinds: {}", error.message().unwrap_or_default());
             return ExitCode::FAILURE;
         }
     };
@@ -51,6 +57,19 @@ fn main() -> ExitCode {
         let deep = Trial::ignorable_test(format!("deep::{name}"), move || {
             test(&name, &kind, &VERSIONS)
         });
+        trials.push(deep.with_ignored_flag(true));
+    }
+    for (name, kind) in watched {
+        if kind.quick {
+            let kind = kind.clone();
+            let newest = &VERSIONS[VERSIONS.len() - 1..];
+            let name = format!("watched::{name}");
+            trials.push(Trial::ignorable_test(name, move || {
+                watched::test(&kind, newest)
+            }));
+        }
+        let name = format!("deep::watched::{name}");
+        let deep = Trial::ignorable_test(name, move || watched::test(&kind, &VERSIONS));
         trials.push(deep.with_ignored_flag(true));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
