@@ -197,6 +197,19 @@ const RECORDED: &[(&str, &[(f64, &str)])] = &[
     ("2.32.3-twohung", &[(9.0, "moves"), (19.0, "waits 2")]),
 ];
 
+/// A rank was killed after 15 s; version 2.28.9 leaves out a comma then.
+#[test]
+fn a_killed_rank() {
+    let all = replay(include_str!("watch/2.28.9-killed.jsonl"));
+    let states: Vec<String> = all.iter().map(|it| short(&it.1)).collect();
+    let moves = "moves";
+    let expected = [
+        "unknown", moves, moves, moves, "unknown", "gone 3", "gone 3",
+    ];
+    assert_eq!(states, expected);
+    assert!(all[6].1.is_verdict() && !all[5].1.is_verdict());
+}
+
 #[test]
 fn recorded_sequences() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/spec/ras");

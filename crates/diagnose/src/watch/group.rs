@@ -11,6 +11,10 @@ use super::{Job, Limits, STILL, State};
 /// For how long a rank is absent that came back once: two halves of RAS answer by turns.
 const APART: Duration = Duration::from_secs(60);
 
+/// For how long ranks are silent before they are gone by text, which does not show whether the
+/// others stand: processes of a job do not end at once.
+const STILL_TEXT: Duration = Duration::from_secs(20);
+
 /// Fewest polls that show the same.
 const POLLS: u32 = 3;
 
@@ -221,12 +225,19 @@ impl Group {
             let what = "a communicator is made, ended or aborted".to_owned();
             return judged(State::Unknown, stood, what);
         }
-        let gone = silent.iter().filter(|it| it.is_gone(self.seen));
+        let limit = if job.is_text { STILL_TEXT } else { STILL };
+        let gone = silent.iter().filter(|it| it.is_gone(self.seen, limit));
         let gone: Vec<&Member> = gone.copied().collect();
         let is_still = stood >= STILL || job.is_text;
-        if let (true, Some(since)) = (is_still, gone.iter().filter_map(|it| it.silent).min()) {
+        let since = gone.iter().filter_map(|it| it.silent).min();
+        if let (true, Some(since)) = (is_still, since) {
             let ranks: Vec<Rank> = gone.iter().map(|it| it.rank.clone()).collect();
             let since = self.seen - since.0;
+            let all = job.hosts.saturating_mul(job.ranks_per_host);
+            if ranks.len() as u64 * 2 > self.members().max(all) {
+                let what = "most processes are gone: the job ends, or it crashed".to_owned();
+                return judged(State::Unknown, since, what);
+            }
             if job.is_text && is_whole_host(&ranks, job) {
                 let what = "all ranks of a host do not answer; whether the others go on, text of \
                             RAS does not say: it is gone, or RAS is disturbed";
@@ -366,8 +377,8 @@ impl Member {
         }
     }
 
-    fn is_gone(&self, now: Duration) -> bool {
-        let limit = if self.came_back { APART } else { STILL };
+    fn is_gone(&self, now: Duration, limit: Duration) -> bool {
+        let limit = if self.came_back { APART } else { limit };
         self.silent
             .is_some_and(|(since, polls)| now - since >= limit && polls > 1)
     }

@@ -9,6 +9,9 @@ use crate::evidence::ras::{
 /// Most communicators that are kept of an answer in text.
 const MOST_COMMUNICATORS: usize = 1 << 12;
 
+/// Most ranks that a line of text may speak of: sums stay small.
+const MOST_SAID: u64 = 1 << 32;
+
 /// An answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -179,7 +182,7 @@ impl Listing {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         if let Some(listed) = self.of(heading) {
             let levels = listed.levels.entry(kind.to_owned()).or_default();
-            levels.entry(count).or_default().0 = ranks;
+            levels.entry(count).or_default().0 = ranks.min(MOST_SAID);
         }
     }
 
