@@ -9,7 +9,8 @@
 //! [`diff`], [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`]
 //! (`run`, `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`],
 //! [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`],
-//! [`results`], [`watch`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
+//! [`results`], [`watch`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`],
+//! [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]

@@ -27,7 +27,8 @@ use group::{Group, Judged};
 /// gave alarms in recordings of healthy jobs, 10 s none.
 const STILL: Duration = Duration::from_secs(10);
 
-/// How long a rank is gone before that is a verdict: processes that were stopped for 18 s went on.
+/// How long a rank is gone before that is a verdict: processes that were stopped for 18 s
+/// continued.
 const GONE: Duration = Duration::from_secs(30);
 
 /// For how long a communicator or a job may be absent from answers: other processes answer.
@@ -43,9 +44,8 @@ const MOST_GROUPS: usize = 1 << 12;
 
 /// What tells more where RAS cannot.
 const ASK: [&str; 3] = [
-    "PyTorch's flight recorders of all ranks (TORCH_FR_BUFFER_SIZE=2000 or TORCH_NCCL_TRACE_BUFFER_SIZE=2000 \
-     before the start), for topo diagnose",
-    "py-spy dump --pid PROCESS on each host: in which line each rank is",
+    "PyTorch's flight recorders of all ranks (TORCH_FR_BUFFER_SIZE=2000 before the start)",
+    "py-spy of each process: in which line it is",
     "NCCL's Inspector (NCCL_PROFILER_PLUGIN), which writes what completed",
 ];
 
@@ -133,7 +133,7 @@ pub struct Awaited {
 pub struct Situation {
     /// The state.
     pub state: State,
-    /// For how long, in whole seconds, as far as polls show it.
+    /// For how long, in whole seconds, by the polls.
     #[serde(rename = "since_s", serialize_with = "seconds")]
     pub since: Duration,
     /// The ranks that others wait for, or that are gone; empty if RAS names none.
@@ -417,7 +417,7 @@ impl Job {
         }
     }
 
-    /// Its hosts, as far as they are known.
+    /// Its known hosts.
     fn hosts(&self) -> usize {
         let hosts: BTreeSet<&str> = self.processes.iter().map(|it| it.0.as_str()).collect();
         hosts.len().max(usize::try_from(self.hosts).unwrap_or(0))

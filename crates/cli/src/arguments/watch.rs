@@ -19,7 +19,7 @@ Asks NCCL's RAS (2.27 or newer; one host is enough) once a second at most, and c
 the job. States: moves; waits for a rank, when counts differ and nothing moves for 10 s; gone, when a \
 process does not answer and the others stand; hang, when it waits for longer than any pause; unknown, \
 when equal counts stand still, which may be rest or a hang, or when there are none. Only moves is \
-well. Whoever may connect to the port can read what topo reads.
+well.
 Exit status: 0 when the job ended after it moved, or still moves at --time-limit; 1 when it hangs or \
 ranks are gone for 30 s; 3 when that cannot be told; 2 when the command line is wrong.";
 
@@ -35,8 +35,8 @@ pub(crate) struct WatchArguments {
     /// Seconds between two polls; several hosts are asked by turns
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = within::<u64>(1..=60))]
     pub interval: u64,
-    /// The longest pause in which some ranks wait for others: a longer one is a hang, unless the job
-    /// has shown a longer one
+    /// The longest pause in which some ranks wait for others: a longer one is a hang, unless the
+    /// job has shown a longer one
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = within::<u64>(10..=86_400))]
     pub hang_after: u64,
     /// End after this time
@@ -45,8 +45,8 @@ pub(crate) struct WatchArguments {
     /// Where the last answers and the diagnosis are written when the job hangs or ranks are gone
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
-    /// Run this then, by sh with TOPO_WATCH_STATE, TOPO_WATCH_WHAT and TOPO_WATCH_FOLDER, and go on
-    /// instead of ending
+    /// Run this then, by sh with TOPO_WATCH_STATE, TOPO_WATCH_WHAT and TOPO_WATCH_FOLDER, and keep
+    /// watching
     #[arg(long, value_name = "COMMAND")]
     pub hook: Option<String>,
     /// Keep the state in a file for Prometheus' node exporter

@@ -21,7 +21,8 @@ use crate::progress::Line;
 use outcome::Outcome;
 use socket::Said;
 
-/// How often a line comes although nothing changes, as JSON, and the file for Prometheus is written.
+/// How often a line of JSON comes although nothing changes, and the file for Prometheus is
+/// written.
 const PERIOD: Duration = Duration::from_secs(60);
 const FILE_PERIOD: Duration = Duration::from_secs(15);
 

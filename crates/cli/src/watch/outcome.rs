@@ -1,5 +1,4 @@
-//! What is left of a watch: the file for Prometheus, and at a verdict the evidence, the diagnosis
-//! and the hook.
+//! The file for Prometheus, and at a verdict the evidence, the diagnosis and the hook.
 
 use std::collections::VecDeque;
 use std::process::{Child, Command, Stdio};

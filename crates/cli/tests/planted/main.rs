@@ -1,9 +1,10 @@
-//! Jobs of unmodified NCCL with a planted fault, and what `topo diagnose` says of them; living jobs,
-//! and what `topo watch` says.
+//! Jobs of unmodified NCCL with a planted fault, and what `topo diagnose` says of them; living
+//! jobs, and what `topo watch` says.
 //!
-//! `kinds.toml` has the faults, `watched.toml` the living jobs. Processes have the phantom GPUs of a machine, bootstrap and RAS are
-//! NCCL's own. `cargo xtask planted` runs all kinds and prints a table. Logs and reports stay in
-//! `target/planted`, where `--again` diagnoses them without running NCCL.
+//! `kinds.toml` has the faults, `watched.toml` the living jobs. Processes have the phantom GPUs of
+//! a machine, bootstrap and RAS are NCCL's own. `cargo xtask planted` runs all kinds and prints a
+//! table. Logs and reports stay in `target/planted`, where `--again` diagnoses them without running
+//! NCCL.
 
 mod job;
 mod judge;

@@ -239,12 +239,12 @@ impl Group {
                 return judged(State::Unknown, since, what);
             }
             if job.is_text && is_whole_host(&ranks, job) {
-                let what = "all ranks of a host do not answer; whether the others go on, text of \
+                let what = "all ranks of a host do not answer; whether the others move, text of \
                             RAS does not say: it is gone, or RAS is disturbed";
                 return judged(State::Unknown, since, what.to_owned());
             }
             let stand = match job.is_text {
-                true => "(text of RAS does not say whether the others go on)".to_owned(),
+                true => "(text of RAS does not say whether the others move)".to_owned(),
                 false => format!(
                     "and the others have launched nothing for {} s",
                     stood.as_secs()

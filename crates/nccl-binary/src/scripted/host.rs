@@ -63,7 +63,7 @@ fn end(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Stops this process; another one lets it go on.
+/// Stops this process; another one wakes it.
 fn stop(seconds: u32) -> Result<(), String> {
     let wakes = format!("sleep {seconds}; kill -CONT {}", std::process::id());
     let mut waking = Command::new("/bin/sh")

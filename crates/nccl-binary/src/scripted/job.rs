@@ -25,6 +25,9 @@ const QUEUE: usize = 64;
 /// How a line begins that is not NCCL's.
 const OWN: &str = "topo: ";
 
+/// What a process says, by its number; `None`: it has ended.
+type Event = (usize, Option<Line>);
+
 /// A process of the job.
 #[derive(Debug, Clone)]
 pub struct ScriptedProcess {
@@ -156,8 +159,8 @@ impl ScriptedJob {
         })
     }
 
-    /// Runs the job while `watch` runs, which gets the address of each host's RAS. Returns what that
-    /// returns, and by process when it began the last step that it was seen to begin.
+    /// Runs the job while `watch` runs, which gets the address of each host's RAS. Returns what
+    /// that returns, and by process when it began the last step that it was seen to begin.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -196,7 +199,7 @@ impl ScriptedJob {
     fn start_all(
         &self,
         addresses: &[SocketAddr],
-    ) -> Result<(Vec<Child>, Receiver<(usize, Option<Line>)>), NoAnswer> {
+    ) -> Result<(Vec<Child>, Receiver<Event>), NoAnswer> {
         let (sender, events) = mpsc::sync_channel(QUEUE);
         let mut children = Vec::new();
         let mut first = 0;
@@ -234,7 +237,7 @@ impl ScriptedJob {
         number: usize,
         first: u32,
         address: SocketAddr,
-        sender: &SyncSender<(usize, Option<Line>)>,
+        sender: &SyncSender<Event>,
     ) -> Result<Child, NoAnswer> {
         let process = &self.processes[number];
         let shared_memory = self.folder.join(format!("shm-{}", process.host));
@@ -277,7 +280,7 @@ impl ScriptedJob {
     fn listen(
         &self,
         children: &mut [Child],
-        events: &Receiver<(usize, Option<Line>)>,
+        events: &Receiver<Event>,
         end: Instant,
         text: Option<&str>,
     ) -> Result<bool, NoAnswer> {

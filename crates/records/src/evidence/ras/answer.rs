@@ -1,4 +1,4 @@
-//! What an answer of RAS says of each rank: what it launched, and which ones are missing.
+//! Operations that each rank launched, and missing ranks, by an answer of RAS.
 
 use std::collections::BTreeMap;
 
