@@ -219,7 +219,7 @@ pub(crate) enum Command<const LATE: bool> {
     /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
     #[command(after_help = LOG_EXAMPLES)]
     Log(Late<LogArguments, LATE>),
-    /// Say why a job hangs or fails, from what it left; topo watch: whether a living one moves
+    /// Say why a job hangs or fails, from what it left; while it lives: topo watch
     #[command(after_help = DIAGNOSE_EXAMPLES)]
     Diagnose(Late<DiagnoseArguments, LATE>),
     /// Pack what topo diagnose needs of this host into an archive
