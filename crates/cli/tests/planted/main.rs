@@ -39,10 +39,10 @@ fn main() -> ExitCode {
         Some(TABLE) => return table::run(&arguments[1..]),
         _ => {}
     }
-    let (kinds, watched) = match kind::all().and_then(|it| Ok((it, watched::all()?))) {
+    let kinds = match kind::all() {
         Ok(kinds) => kinds,
         Err(error) => {
-            eprintln!("kinds: {}", error.message().unwrap_or_default());
+            eprintln!("kinds.toml: {}", error.message().unwrap_or_default());
             return ExitCode::FAILURE;
         }
     };
@@ -60,19 +60,8 @@ fn main() -> ExitCode {
         });
         trials.push(deep.with_ignored_flag(true));
     }
-    for (name, kind) in watched {
-        if kind.quick {
-            let kind = kind.clone();
-            let newest = &VERSIONS[VERSIONS.len() - 1..];
-            let name = format!("watched::{name}");
-            trials.push(Trial::ignorable_test(name, move || {
-                watched::test(&kind, newest)
-            }));
-        }
-        let name = format!("deep::watched::{name}");
-        let deep = Trial::ignorable_test(name, move || watched::test(&kind, &VERSIONS));
-        trials.push(deep.with_ignored_flag(true));
-    }
+    let watched = Trial::ignorable_test("deep::watched", watched::test);
+    trials.push(watched.with_ignored_flag(true));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
