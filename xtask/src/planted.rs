@@ -13,6 +13,9 @@ pub(crate) struct Arguments {
     /// Diagnose the logs of the last run, in target/planted, instead of running NCCL
     #[arg(long)]
     again: bool,
+    /// Run the living jobs, which `topo watch` watches, instead
+    #[arg(long, conflicts_with = "again")]
+    watched: bool,
 }
 
 /// Runs the test program of planted faults, which prints a table.
@@ -31,6 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             "--table",
         ])
         .args(arguments.again.then_some("--again"))
+        .args(arguments.watched.then_some("--watched"))
         .args(&arguments.words)
         .status()
         .context("starting cargo")?;

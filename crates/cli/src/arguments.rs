@@ -26,6 +26,7 @@ pub(crate) mod simulate;
 pub(crate) mod step;
 mod tasks;
 pub(crate) mod tune;
+pub(crate) mod watch;
 
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,7 @@ use run::{CALIBRATE_EXAMPLES, CalibrateArguments, GPU_TEST_EXAMPLES, RUN_EXAMPLE
 use simulate::{SIMULATE_EXAMPLES, SimulateArguments};
 use step::{STEP_EXAMPLES, StepArguments};
 use tune::{TUNE_EXAMPLES, TuneArguments};
+use watch::{WATCH_EXAMPLES, WatchArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -217,12 +219,15 @@ pub(crate) enum Command<const LATE: bool> {
     /// Read what NCCL logged: what ran, what was chosen, what is odd; and compare it with the plan
     #[command(after_help = LOG_EXAMPLES)]
     Log(Late<LogArguments, LATE>),
-    /// Say why a job hangs or fails, from logs, flight recorders and reports
+    /// Say why a job hangs or fails, from what it left; while it lives: topo watch
     #[command(after_help = DIAGNOSE_EXAMPLES)]
     Diagnose(Late<DiagnoseArguments, LATE>),
     /// Pack what topo diagnose needs of this host into an archive
     #[command(after_help = COLLECT_EXAMPLES)]
     Collect(Late<CollectArguments, LATE>),
+    /// Watch a living job through NCCL's RAS: whether it moves, waits, lacks ranks or hangs
+    #[command(after_help = WATCH_EXAMPLES)]
+    Watch(Late<WatchArguments, LATE>),
     /// The answers of this machine's driver
     #[command(name = "driver-answers", hide = true)]
     DriverAnswers,

@@ -9,7 +9,8 @@
 //! [`diff`], [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`]
 //! (`run`, `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`],
 //! [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`],
-//! [`results`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`], [`exit`].
+//! [`results`], [`watch`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`],
+//! [`exit`].
 
 // What only commands of Linux use is there on other systems, too.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -74,6 +75,7 @@ mod text_stream;
 mod tune;
 mod view;
 mod vm;
+mod watch;
 mod what_if;
 
 #[cfg(not(feature = "schema"))]
@@ -156,6 +158,7 @@ fn work() -> ExitCode {
         Command::Tune(arguments) => tune::run(arguments, &environment, &mut output),
         Command::Diagnose(arguments) => diagnose::run(arguments, &environment, &mut output),
         Command::Collect(arguments) => linux::collect(arguments, &environment, &mut output),
+        Command::Watch(arguments) => watch::run(arguments, &environment, &mut output),
         Command::DriverAnswers => linux::driver_answers(&mut output),
         Command::Diff(arguments) => diff::run(arguments, &environment, &mut output),
         Command::Probe(arguments) => probing::run(arguments, &environment, &mut output),

@@ -106,6 +106,44 @@ impl Drop for Steps {
     }
 }
 
+/// A line on standard error that changes, if that is a terminal. Dropping it removes the line.
+#[derive(Debug)]
+pub(crate) struct Line {
+    is_possible: bool,
+    width: usize,
+    is_shown: bool,
+}
+
+impl Line {
+    pub(crate) const fn new(environment: &Environment) -> Self {
+        Self {
+            is_possible: environment.progress,
+            width: environment.width,
+            is_shown: false,
+        }
+    }
+
+    /// Shows a text, cut to the width of the terminal.
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.is_possible {
+            print(&text.chars().take(self.width - 1).collect::<String>());
+            self.is_shown = true;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            print("");
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 fn print(text: &str) {
     // A closed standard error cannot be reported anywhere.
     let _ = write!(std::io::stderr(), "{}", line(text));

@@ -20,8 +20,9 @@
 //! carry nothing), `cliques` (NVLink fabrics), `runs` (runs of nccl-tests that differ in one
 //! setting), `late` (a rank that is late again and again, by NCCL's Inspector), `listing` (what
 //! `nvidia-smi`, `lspci` and measured bandwidths show), `machine_files` (topology files and graph
-//! files by themselves), `outputs` (commands that advice asks for); [`redaction`] (names and
-//! secrets that are hidden), [`pack`] (files as an archive).
+//! files by themselves), `outputs` (commands that advice asks for); [`watch`] (the state of a
+//! job that still lives); [`redaction`] (names and secrets that are hidden), [`pack`] (files as an
+//! archive).
 
 pub mod archive;
 mod beside;
@@ -49,6 +50,7 @@ mod start;
 mod timeouts;
 mod timings;
 pub mod verdict;
+pub mod watch;
 mod words;
 
 #[cfg(not(feature = "schema"))]

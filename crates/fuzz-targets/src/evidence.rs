@@ -2,9 +2,12 @@
 //! JSON and as text, and explained.
 
 use std::io::Write;
+use std::time::Duration;
 
+use diagnose::watch::{Limits, Polled, Watch};
 use diagnose::{Floor, Pile, archive};
 use rawzip::ZipArchiveWriter;
+use records::evidence::ras::answer;
 
 use crate::input::Depth;
 
@@ -80,11 +83,22 @@ fn zip() -> Result<Vec<u8>, rawzip::Error> {
     archive.finish()
 }
 
+/// Watches a job whose RAS answers with the input, or its pieces by turns.
+fn watch(bytes: &[u8]) {
+    let mut watch = Watch::new(Limits::default());
+    for (at, piece) in (0..100).step_by(9).zip(bytes.split(|it| *it == 0).cycle()) {
+        let polled = answer::read(piece).map_or(Polled::Silent, Polled::Answer);
+        watch.take(Duration::from_secs(at), "host", polled);
+        assert!(!watch.situation().line().is_empty());
+    }
+}
+
 /// Reads and explains an input.
 ///
 /// # Panics
 /// A verdict has no sentence, or a line of evidence is not from the input.
 pub fn run(bytes: &[u8]) -> Depth {
+    watch(bytes);
     let mut pile = Pile::default();
     // The same rank twice, and as another rank: circles and duplicates.
     let mut left = 64;

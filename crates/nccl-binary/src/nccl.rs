@@ -60,6 +60,7 @@ type Transfer = unsafe extern "C" fn(Buffer, usize, c_int, c_int, Communicator, 
 type Allocate = unsafe extern "C" fn(*mut Buffer, usize) -> Code;
 type Register = unsafe extern "C" fn(Communicator, Buffer, usize, *mut Buffer) -> Code;
 type RegisterWindow = unsafe extern "C" fn(Communicator, Buffer, usize, *mut Buffer, c_int) -> Code;
+type Destroy = unsafe extern "C" fn(Communicator) -> Code;
 type PreMultiplied =
     unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, c_int, Communicator) -> Code;
 
@@ -71,6 +72,7 @@ pub struct Nccl {
     start: GroupFunction,
     end: GroupFunction,
     init: InitRank,
+    destroy: Destroy,
     all_reduce: WithOperation,
     reduce_scatter: WithOperation,
     all_gather: AllGather,
@@ -116,6 +118,7 @@ impl Nccl {
             start: look_up!(c"ncclGroupStart", GroupFunction),
             end: look_up!(c"ncclGroupEnd", GroupFunction),
             init: look_up!(c"ncclCommInitRank", InitRank),
+            destroy: look_up!(c"ncclCommDestroy", Destroy),
             all_reduce: look_up!(c"ncclAllReduce", WithOperation),
             reduce_scatter: look_up!(c"ncclReduceScatter", WithOperation),
             all_gather: look_up!(c"ncclAllGather", AllGather),
@@ -186,6 +189,15 @@ impl Nccl {
     ) -> Result<(), String> {
         // SAFETY: the communicator is written before the group has ended, and outlives it.
         self.check(unsafe { (self.init)(communicator, ranks, id, rank) })
+    }
+
+    /// Destroys a communicator, which nobody may use any more.
+    ///
+    /// # Errors
+    /// NCCL's text.
+    pub fn destroy(&self, communicator: Communicator) -> Result<(), String> {
+        // SAFETY: `init` made the communicator.
+        self.check(unsafe { (self.destroy)(communicator) })
     }
 
     /// Memory of the current GPU that can be registered.

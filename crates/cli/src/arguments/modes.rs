@@ -20,6 +20,8 @@ pub(crate) struct Mode {
     hidden: &'static str,
     /// The argument is an option of the hidden command, too, with a value.
     has_value: bool,
+    /// The hidden command's name stays, because it is shorter.
+    keeps_name: bool,
 }
 
 const fn mode(command: &'static str, argument: &'static str, hidden: &'static str) -> Mode {
@@ -28,10 +30,11 @@ const fn mode(command: &'static str, argument: &'static str, hidden: &'static st
         argument,
         hidden,
         has_value: false,
+        keeps_name: false,
     }
 }
 
-const MODES: [Mode; 14] = [
+const MODES: [Mode; 15] = [
     mode("show", "--machines", "machines"),
     mode("show", "--matrix", "matrix"),
     mode("show", "--program", "program"),
@@ -45,6 +48,10 @@ const MODES: [Mode; 14] = [
     mode("simulate", "--network-only", "fabric"),
     mode("diagnose", "--log", "log"),
     mode("diagnose", "--collect", "collect"),
+    Mode {
+        keeps_name: true,
+        ..mode("diagnose", "--watch", "watch")
+    },
     mode("run", "--new-id", "id"),
     mode("run", "--calibrate", "calibrate"),
     mode("gen", "schema", "schema"),
@@ -97,7 +104,7 @@ pub(crate) fn resolve(mut arguments: Vec<OsString>) -> Resolved {
         return resolved(arguments, Some(mode), false);
     }
     let former = name.to_str().and_then(of);
-    let is_former = former.is_some();
+    let is_former = former.is_some_and(|it| !it.keeps_name);
     resolved(arguments, former, is_former)
 }
 
@@ -109,7 +116,10 @@ pub(crate) fn of(hidden: &str) -> Option<Mode> {
 impl Mode {
     /// What to type.
     fn words(self) -> String {
-        format!("topo {} {}", self.command, self.argument)
+        match self.keeps_name {
+            true => format!("topo {}", self.hidden),
+            false => format!("topo {} {}", self.command, self.argument),
+        }
     }
 
     /// The note for people who use the former name.
@@ -202,6 +212,8 @@ mod tests {
             ("topo run --new-id 1.2.3.4:5", "topo id 1.2.3.4:5"),
             ("topo gen man dir", "topo man dir"),
             ("topo gen --help", "topo gen --help"),
+            ("topo diagnose --watch a", "topo watch a"),
+            ("topo watch a", "topo watch a"),
             ("topo plan --rank 3", "topo plan --rank 3"),
         ] {
             assert_eq!(resolved(typed), (read.to_owned(), false));

@@ -24,13 +24,14 @@ fn help(command: &str, width: usize) -> String {
 const TWO_SCREENS: usize = 100;
 
 /// Pages that have options of their own.
-const MODES: [[&str; 2]; 7] = [
+const MODES: [[&str; 2]; 8] = [
     ["show", "--program"],
     ["diff", "--each-failure"],
     ["expect", "--results"],
     ["simulate", "--network-only"],
     ["diagnose", "--log"],
     ["diagnose", "--collect"],
+    ["diagnose", "--watch"],
     ["run", "--calibrate"],
 ];
 

@@ -9,6 +9,7 @@ mod pages;
 mod renumber;
 mod run;
 mod tasks;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -38,22 +38,26 @@ pub(crate) fn run(kind: &Kind, version: &str, folder: &Path) -> Result<(), Faile
     }
     fs::create_dir_all(folder)?;
     let scratch = tempfile::tempdir()?;
-    let job = ScriptedJob {
+    let evidence = of(kind, version, scratch.path())?.run()?;
+    write(&evidence, folder)
+}
+
+/// The job of a kind, which keeps what it shares in a folder.
+pub(crate) fn of(kind: &Kind, version: &str, scratch: &Path) -> Result<ScriptedJob, Failed> {
+    Ok(ScriptedJob {
         program: std::env::current_exe()?,
         arguments: vec![PROCESS.into()],
         network: kind.network.into(),
         nvlink_domain: kind.domain,
         peer_access: kind.peers,
         ids: kind.ids,
-        processes: processes(kind, version, scratch.path())?,
-        folder: scratch.path().to_owned(),
+        processes: processes(kind, version, scratch)?,
+        folder: scratch.to_owned(),
         text: kind.text.clone(),
-        asks_ras: kind.ras,
+        asks_ras: kind.ras || !kind.states.is_empty(),
         pause: PAUSE,
         deadline: Duration::from_secs(kind.deadline),
-    };
-    let evidence = job.run()?;
-    write(&evidence, folder)
+    })
 }
 
 fn processes(kind: &Kind, version: &str, scratch: &Path) -> Result<Vec<ScriptedProcess>, Failed> {
@@ -120,6 +124,21 @@ fn step(text: &str, all: u32) -> Result<Step, String> {
     let id = number(0)?;
     match name {
         "exit" => return Ok(Step::Exit),
+        "pause" => return Ok(Step::Pause(id)),
+        "stop" => return Ok(Step::Stop(id)),
+        "destroy" => return Ok(Step::Destroy(id)),
+        "repeat" => {
+            let pause = Step::Pause(number(0)?);
+            let rest: Vec<&str> = words.collect();
+            return Ok(Step::Repeat(id, vec![step(&rest.join(" "), all)?, pause]));
+        }
+        "late" => {
+            let rest: Vec<&str> = words.collect();
+            return Ok(Step::Repeat(
+                1,
+                vec![Step::Pause(id), step(&rest.join(" "), all)?],
+            ));
+        }
         "make" => {
             let ranks = match words.next() {
                 Some(list) => list.split(',').map(str::parse).collect::<Result<_, _>>(),

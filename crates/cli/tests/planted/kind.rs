@@ -39,7 +39,9 @@ pub(crate) struct Kind {
     pub plant: Vec<String>,
     /// Programs that NCCL's diagnostics find, and their scripts.
     pub tools: BTreeMap<String, String>,
-    /// What all do: `make [ID [RANKS]]`, `COLLECTIVE [ID [ELEMENTS [TYPE [REDUCTION]]]]`, `exit`.
+    /// What all do: `make [ID [RANKS]]`, `COLLECTIVE [ID [ELEMENTS [TYPE [REDUCTION]]]]`, `exit`,
+    /// `pause MILLISECONDS`, `repeat TIMES MILLISECONDS STEP` (with that pause behind each),
+    /// `late MILLISECONDS STEP` (before it), `stop SECONDS`, `destroy [ID]`.
     pub steps: Vec<String>,
     /// What is different in single ranks.
     pub rank: BTreeMap<String, Rank>,
@@ -60,6 +62,13 @@ pub(crate) struct Kind {
     pub at_ranks: Option<Vec<u32>>,
     /// NCCL's log does not show it: no verdict is right, too.
     pub unseen: bool,
+    /// What `topo watch` says, in this order; by text of RAS, if that tells less; and what never.
+    pub states: Vec<String>,
+    #[serde(rename = "text-states")]
+    pub text_states: Option<Vec<String>>,
+    pub never: Vec<String>,
+    /// For how long it is watched.
+    pub seconds: u64,
 }
 
 /// What is different in a rank.
@@ -124,6 +133,10 @@ impl Default for Kind {
             at_hosts: None,
             at_ranks: None,
             unseen: false,
+            states: Vec::new(),
+            text_states: None,
+            never: Vec::new(),
+            seconds: 120,
         }
     }
 }
@@ -140,6 +153,11 @@ impl Kind {
 
 /// All kinds by name.
 pub(crate) fn all() -> Result<BTreeMap<String, Kind>, Failed> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    read(FILE)
+}
+
+/// The kinds of a file.
+pub(crate) fn read(file: &str) -> Result<BTreeMap<String, Kind>, Failed> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     Ok(toml::from_str(&fs::read_to_string(file)?)?)
 }

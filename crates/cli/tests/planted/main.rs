@@ -1,13 +1,16 @@
-//! Jobs of unmodified NCCL with a planted fault, and what `topo diagnose` says of them.
+//! Jobs of unmodified NCCL with a planted fault, and what `topo diagnose` says of them; living
+//! jobs, and what `topo watch` says.
 //!
-//! `kinds.toml` has the faults. Processes have the phantom GPUs of a machine, bootstrap and RAS are
-//! NCCL's own. `cargo xtask planted` runs all kinds and prints a table. Logs and reports stay in
-//! `target/planted`, where `--again` diagnoses them without running NCCL.
+//! `kinds.toml` has the faults, `watched.toml` the living jobs. Processes have the phantom GPUs of
+//! a machine, bootstrap and RAS are NCCL's own. `cargo xtask planted` runs all kinds and prints a
+//! table. Logs and reports stay in `target/planted`, where `--again` diagnoses them without running
+//! NCCL.
 
 mod job;
 mod judge;
 mod kind;
 mod table;
+mod watched;
 
 use std::io::stdin;
 use std::path::{Path, PathBuf};
@@ -24,11 +27,15 @@ const VERSIONS: [&str; 6] = ["2.27.7", "2.28.9", "2.29.7", "2.30.7", "2.31.2", "
 /// The first argument of a process of a job, and of a run that prints the table.
 const PROCESS: &str = "scripted-process";
 const TABLE: &str = "--table";
+const WATCHED: &str = "--watched";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some(PROCESS) => return process(),
+        Some(TABLE) if arguments.iter().any(|it| it == WATCHED) => {
+            return watched::table(&arguments[2..]);
+        }
         Some(TABLE) => return table::run(&arguments[1..]),
         _ => {}
     }
@@ -53,6 +60,8 @@ fn main() -> ExitCode {
         });
         trials.push(deep.with_ignored_flag(true));
     }
+    let watched = Trial::ignorable_test("deep::watched", watched::test);
+    trials.push(watched.with_ignored_flag(true));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

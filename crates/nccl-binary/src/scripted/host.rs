@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, Write};
 use std::os::fd::AsFd;
-use std::ptr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{ptr, thread};
 
 use super::{Line, Script, Step};
 use crate::host::{asked, end_with, prepare, say, wait_for_end};
@@ -61,6 +63,31 @@ fn end(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Stops this process; another one wakes it.
+fn stop(seconds: u32) -> Result<(), String> {
+    let wakes = format!("sleep {seconds}; kill -CONT {}", std::process::id());
+    let mut waking = Command::new("/bin/sh")
+        .args(["-c", &wakes])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("cannot start sh: {error}"))?;
+    // SAFETY: stops all threads of the process.
+    unsafe { libc::raise(libc::SIGSTOP) };
+    waking.wait().map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// Most elements of a call.
+fn elements(steps: &[Step]) -> usize {
+    let of = |step: &Step| match step {
+        Step::Call { elements, .. } => *elements as usize,
+        Step::Repeat(_, steps) => elements(steps),
+        _ => 0,
+    };
+    steps.iter().map(of).max().unwrap_or(0)
+}
+
 /// The ranks of this process.
 struct Host<'a> {
     nccl: &'a Nccl,
@@ -76,12 +103,8 @@ struct Host<'a> {
 impl<'a> Host<'a> {
     fn new(nccl: &'a Nccl, script: &Script) -> Result<Self, String> {
         let ranks = script.request.ranks.clone();
-        let elements = script.steps.iter().map(|step| match step {
-            Step::Call { elements, .. } => *elements as usize,
-            Step::Make { .. } | Step::Exit => 0,
-        });
         let all = script.request.all_ranks as usize;
-        let bytes = elements.max().unwrap_or(0).max(1) * all * ELEMENT;
+        let bytes = elements(&script.steps).max(1) * all * ELEMENT;
         let part = |gpu: usize| {
             stand_in::set_device(script.first_gpu as i32 + gpu as i32);
             Ok(Part {
@@ -110,17 +133,41 @@ impl<'a> Host<'a> {
         let ids = self.ids(script, input, output)?;
         for (number, step) in script.steps.iter().enumerate() {
             say(output, &Line::Begins(number)).map_err(text)?;
-            match step {
-                Step::Make { id, ranks } => {
-                    let unique = ids.get(*id as usize).ok_or("the job has no such id")?;
-                    self.make(*id, *unique, ranks)?;
-                }
-                Step::Call { .. } => self.call(step)?,
-                Step::Exit => end(0),
-            }
+            self.step(step, &ids)?;
             // NCCL's diagnostics wait in a buffer.
             // SAFETY: flushes all streams of the C library.
             unsafe { libc::fflush(ptr::null_mut()) };
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step, ids: &[Id]) -> Result<(), String> {
+        match step {
+            Step::Make { id, ranks } => {
+                let unique = ids.get(*id as usize).ok_or("the job has no such id")?;
+                self.make(*id, *unique, ranks)?;
+            }
+            Step::Call { .. } => self.call(step)?,
+            Step::Pause(milliseconds) => {
+                thread::sleep(Duration::from_millis(u64::from(*milliseconds)));
+            }
+            Step::Repeat(times, steps) => {
+                for _ in 0..*times {
+                    for step in steps {
+                        self.step(step, ids)?;
+                    }
+                }
+            }
+            Step::Stop(seconds) => stop(*seconds)?,
+            Step::Destroy(id) => {
+                for gpu in 0..self.ranks.len() {
+                    if let Some(communicator) = self.communicators.remove(&(*id, gpu)) {
+                        self.set_device(gpu);
+                        self.nccl.destroy(communicator)?;
+                    }
+                }
+            }
+            Step::Exit => end(0),
         }
         Ok(())
     }

@@ -25,6 +25,9 @@ const QUEUE: usize = 64;
 /// How a line begins that is not NCCL's.
 const OWN: &str = "topo: ";
 
+/// What a process says, by its number; `None`: it has ended.
+type Event = (usize, Option<Line>);
+
 /// A process of the job.
 #[derive(Debug, Clone)]
 pub struct ScriptedProcess {
@@ -116,20 +119,11 @@ impl ScriptedJob {
     /// A process does not start, or the library cannot be asked.
     pub fn run(&self) -> Result<Evidence, NoAnswer> {
         let end = Instant::now() + self.deadline;
-        let address = free_address()?;
-        let (sender, events) = mpsc::sync_channel(QUEUE);
-        let mut children = Vec::new();
-        let mut first = 0;
-        for number in 0..self.processes.len() {
-            // RAS of the first process is asked. Others have their own addresses.
-            let address = match number {
-                0 => address,
-                _ => free_address()?,
-            };
-            children.push(self.start(number, first, address, &sender)?);
-            first += self.processes[number].gpus.1;
-        }
-        drop(sender);
+        // RAS of the first process is asked. Others have their own addresses.
+        let addresses: Result<Vec<_>, _> = self.processes.iter().map(|_| free_address()).collect();
+        let addresses = addresses?;
+        let address = addresses[0];
+        let (mut children, events) = self.start_all(&addresses)?;
         if self.processes.iter().any(|it| it.is_killed) {
             self.listen(&mut children, &events, end, None)?;
         }
@@ -165,6 +159,57 @@ impl ScriptedJob {
         })
     }
 
+    /// Runs the job while `watch` runs, which gets the address of each host's RAS. Returns what
+    /// that returns, and by process when it began the last step that it was seen to begin.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn watched<T: Send>(
+        &self,
+        watch: impl FnOnce(Vec<SocketAddr>) -> T + Send,
+    ) -> Result<(T, Vec<Instant>), NoAnswer> {
+        let hosts = self.processes.iter().map(|it| it.host).max().unwrap_or(0);
+        let hosts: Result<Vec<_>, _> = (0..=hosts).map(|_| free_address()).collect();
+        let hosts = hosts?;
+        // The processes of a host share a port.
+        let addresses = self.processes.iter().map(|it| hosts[it.host as usize]);
+        let (mut children, events) = self.start_all(&addresses.collect::<Vec<_>>())?;
+        let mut begun = vec![Instant::now(); children.len()];
+        thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(hosts));
+            while !watching.is_finished() {
+                children.iter_mut().for_each(|it| it.process.keep_log());
+                match events.recv_timeout(POLL) {
+                    Ok((number, line)) => {
+                        if let Some(Line::Begins(_)) = line {
+                            begun[number] = Instant::now();
+                        }
+                        hear(&mut children, number, line)?;
+                    }
+                    Err(_) => thread::sleep(POLL),
+                }
+            }
+            let done = watching.join();
+            done.map_err(|_| NoAnswer::from(std::io::Error::other("the watch panicked")))
+        })
+        .map(|done| (done, begun))
+    }
+
+    /// Starts all processes, whose RAS has these addresses.
+    fn start_all(
+        &self,
+        addresses: &[SocketAddr],
+    ) -> Result<(Vec<Child>, Receiver<Event>), NoAnswer> {
+        let (sender, events) = mpsc::sync_channel(QUEUE);
+        let mut children = Vec::new();
+        let mut first = 0;
+        for (number, address) in addresses.iter().enumerate() {
+            children.push(self.start(number, first, *address, &sender)?);
+            first += self.processes[number].gpus.1;
+        }
+        Ok((children, events))
+    }
+
     fn variables(&self, process: &ScriptedProcess, address: SocketAddr) -> Vec<(String, String)> {
         let plugin = match self.network {
             Network::Socket | Network::Verbs => "none",
@@ -192,7 +237,7 @@ impl ScriptedJob {
         number: usize,
         first: u32,
         address: SocketAddr,
-        sender: &SyncSender<(usize, Option<Line>)>,
+        sender: &SyncSender<Event>,
     ) -> Result<Child, NoAnswer> {
         let process = &self.processes[number];
         let shared_memory = self.folder.join(format!("shm-{}", process.host));
@@ -235,7 +280,7 @@ impl ScriptedJob {
     fn listen(
         &self,
         children: &mut [Child],
-        events: &Receiver<(usize, Option<Line>)>,
+        events: &Receiver<Event>,
         end: Instant,
         text: Option<&str>,
     ) -> Result<bool, NoAnswer> {
@@ -267,27 +312,33 @@ impl ScriptedJob {
                 }
             };
             last = Instant::now();
-            match line {
-                Some(Line::Ids(ids)) => {
-                    let mut text = serde_json::to_string(&ids).map_err(std::io::Error::from)?;
-                    text.push('\n');
-                    for other in children.iter_mut().skip(1) {
-                        if let Some(input) = &mut other.input {
-                            // A process that has ended says so itself.
-                            let _ = input.write_all(text.as_bytes());
-                        }
-                    }
-                }
-                Some(Line::Begins(_)) => children[number].has_begun = true,
-                Some(Line::Ends(error)) => children[number].end = Some(Some(error)),
-                Some(Line::Unusable(why)) => return Err(NoAnswer::Unusable(why)),
-                None => {
-                    children[number].end.get_or_insert(None);
-                }
-            }
+            hear(children, number, line)?;
         }
         Ok(has_text)
     }
+}
+
+/// Takes what a process says; ids are passed on.
+fn hear(children: &mut [Child], number: usize, line: Option<Line>) -> Result<(), NoAnswer> {
+    match line {
+        Some(Line::Ids(ids)) => {
+            let mut text = serde_json::to_string(&ids).map_err(std::io::Error::from)?;
+            text.push('\n');
+            for other in children.iter_mut().skip(1) {
+                if let Some(input) = &mut other.input {
+                    // A process that has ended says so itself.
+                    let _ = input.write_all(text.as_bytes());
+                }
+            }
+        }
+        Some(Line::Begins(_)) => children[number].has_begun = true,
+        Some(Line::Ends(error)) => children[number].end = Some(Some(error)),
+        Some(Line::Unusable(why)) => return Err(NoAnswer::Unusable(why)),
+        None => {
+            children[number].end.get_or_insert(None);
+        }
+    }
+    Ok(())
 }
 
 /// An address on which nobody listens now.

@@ -45,6 +45,14 @@ pub enum Step {
         /// NCCL's number of the reduction.
         reduction: i32,
     },
+    /// Nothing happens for some milliseconds.
+    Pause(u32),
+    /// Steps so many times.
+    Repeat(u32, Vec<Step>),
+    /// The process is stopped for some seconds.
+    Stop(u32),
+    /// Ranks destroy the communicator of a unique id.
+    Destroy(u32),
     /// The process ends.
     Exit,
 }

@@ -1,5 +1,7 @@
 //! Reports of NCCL's RAS (`ncclras -v`, `echo verbose status | nc localhost 28028`), as text and as
-//! JSON.
+//! JSON. [`answer`] reads what each rank launched, too.
+
+pub mod answer;
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -7,6 +9,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use crate::evidence::bounded::{Count, Few, FewNamed, Short};
+use answer::{Answer, Listing};
 
 /// Largest report in JSON that is read, bytes.
 pub const MOST_BYTES: usize = 32 << 20;
@@ -17,7 +20,7 @@ const MOST_RANKS: usize = 1 << 12;
 /// Most objects of a report in JSON that is read. A rank has three, and takes 400 bytes.
 const MOST_OBJECTS: usize = 1 << 18;
 
-/// Why a report in JSON cannot be read.
+/// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// It is no JSON, or no report.
@@ -26,6 +29,9 @@ pub enum ReportError {
     /// It has more ranks than are read.
     #[error("more than {MOST_OBJECTS} objects, so it was not read")]
     TooLarge,
+    /// It has no line of one.
+    #[error("no report of RAS")]
+    Absent,
 }
 
 /// A rank of a communicator.
@@ -95,6 +101,7 @@ pub struct Reader {
     usual: (u64, u64),
     /// The operation that the ranks of the list launched, if the list's heading says so.
     group: Option<u64>,
+    listing: Listing,
 }
 
 /// The part of the report in which a list of ranks is.
@@ -143,11 +150,20 @@ impl Reader {
             .strip_prefix("Communicator ranks have different ")
         {
             self.section = Section::Counts;
+            if rest.starts_with("status") {
+                self.section = Section::None;
+                self.listing.ending(&self.communicator);
+            }
             self.operation = Short::of(rest.trim_end_matches(" operation counts").trim()).0;
             (self.usual, self.group) = ((0, 0), None);
-        } else if let Some((count, rest)) = line.split_once("ranks have launched up to operation ")
-        {
-            let (operation, count) = (digits(rest).unwrap_or(0), digits(count).unwrap_or(0));
+        } else if let Some((count, rest)) = line.split_once(" ranks have ").filter(|(_, rest)| {
+            rest.starts_with("launched up to") || rest.starts_with("not launched any")
+        }) {
+            let operation = rest.strip_prefix("launched up to operation ");
+            let operation = operation.and_then(digits).unwrap_or(0);
+            let count = digits(count).unwrap_or(0);
+            let head = &self.communicator;
+            self.listing.level(head, &self.operation, operation, count);
             self.group = Some(operation);
             self.usual = match count.cmp(&self.usual.1) {
                 Ordering::Greater => (operation, count),
@@ -169,6 +185,8 @@ impl Reader {
         self.report.size = self.report.size.max(size);
         let add = |all: u64| all.saturating_add(count);
         self.report.communicators = add(self.report.communicators);
+        let number_of = |at: usize| words[at].parse().unwrap_or(0);
+        self.listing.row(count, number_of(2), number_of(3));
         if words[6..] == ["RUNNING", "OK"] {
             self.report.healthy = add(self.report.healthy);
             if self.report.healthy_line == 0 {
@@ -200,6 +218,14 @@ impl Reader {
         } else {
             return;
         };
+        let rank = Rank {
+            rank: rank
+                .and_then(|it| u32::try_from(it).ok())
+                .unwrap_or(u32::MAX),
+            host: Short::of(host.trim()).0,
+            process: process.unwrap_or(0),
+            line: number,
+        };
         let trouble = match self.section {
             Section::Silent => Trouble::Silent,
             Section::Dead => Trouble::Dead,
@@ -213,6 +239,8 @@ impl Reader {
                         None => return,
                     },
                 };
+                let head = &self.communicator;
+                self.listing.rank(head, &self.operation, launched, &rank);
                 // Ranks that are ahead are usual ones that did not wait.
                 if launched >= self.usual.0 {
                     return;
@@ -221,14 +249,9 @@ impl Reader {
             }
             Section::None => return,
         };
-        let rank = Rank {
-            rank: rank
-                .and_then(|it| u32::try_from(it).ok())
-                .unwrap_or(u32::MAX),
-            host: Short::of(host.trim()).0,
-            process: process.unwrap_or(0),
-            line: number,
-        };
+        if matches!(trouble, Trouble::Silent | Trouble::Dead) {
+            self.listing.missing(&self.communicator, &rank);
+        }
         self.report.add(&self.communicator, trouble, rank);
     }
 
@@ -236,6 +259,11 @@ impl Reader {
     pub fn finish(self) -> Option<Report> {
         let report = self.report;
         (report.communicators > 0 || !report.findings.is_empty()).then_some(report)
+    }
+
+    /// What it says of each rank.
+    fn answer(self) -> Answer {
+        self.listing.answer()
     }
 }
 
@@ -286,6 +314,8 @@ struct RawCommunicator {
     #[serde(default)]
     hash: Short,
     #[serde(default)]
+    size: Count,
+    #[serde(default)]
     ranks: Few<RawRank, { 1 << 17 }>,
     #[serde(default)]
     missing_ranks: Few<RawRank, { 1 << 17 }>,
@@ -308,9 +338,26 @@ struct RawRank {
 #[derive(Debug, Default, Deserialize)]
 struct RawStatus {
     #[serde(default)]
+    init_state: Count,
+    #[serde(default)]
     async_error: Count,
     #[serde(default)]
+    finalize_called: bool,
+    #[serde(default)]
+    destroy_flag: bool,
+    #[serde(default)]
+    abort_flag: bool,
+    #[serde(default)]
+    unresponsive: bool,
+    #[serde(default)]
     considered_dead: bool,
+}
+
+impl RawStatus {
+    /// Its rank is about to end the communicator.
+    const fn is_ending(&self) -> bool {
+        self.finalize_called || self.destroy_flag || self.abort_flag
+    }
 }
 
 impl RawRank {
@@ -324,15 +371,23 @@ impl RawRank {
     }
 }
 
+/// Reads JSON; commas may be missing as NCCL 2.28 leaves them out.
+fn raw(bytes: &[u8]) -> Result<RawReport, ReportError> {
+    if bytes.iter().filter(|it| **it == b'{').count() > MOST_OBJECTS {
+        return Err(ReportError::TooLarge);
+    }
+    let read = serde_json::from_slice(bytes);
+    let read = read
+        .or_else(|error| serde_json::from_slice(&answer::with_commas(bytes)).map_err(|_| error));
+    Ok(read?)
+}
+
 /// Reads a report in JSON.
 ///
 /// # Errors
 /// It is no report of RAS, or it has too many ranks.
 pub fn json(bytes: &[u8]) -> Result<Report, ReportError> {
-    if bytes.iter().filter(|it| **it == b'{').count() > MOST_OBJECTS {
-        return Err(ReportError::TooLarge);
-    }
-    let raw: RawReport = serde_json::from_slice(bytes)?;
+    let raw = raw(bytes)?;
     let mut report = Report::default();
     for communicator in &raw.communicators.0 {
         let before = report.findings.len();

@@ -1,0 +1,150 @@
+//! `topo watch`: the state of a living job, by polls of NCCL's RAS.
+
+mod outcome;
+mod socket;
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Result;
+use diagnose::watch::{Limits, Polled, Situation, State, Watch};
+use records::evidence::ras::answer;
+use serde::Serialize;
+
+use crate::arguments::compare::TextOrJson;
+use crate::arguments::watch::WatchArguments;
+use crate::environment::Environment;
+use crate::exit;
+use crate::output::Output;
+use crate::progress::Line;
+use outcome::Outcome;
+use socket::Said;
+
+/// How often a line of JSON comes although nothing changes, and the file for Prometheus is
+/// written.
+const PERIOD: Duration = Duration::from_secs(60);
+const FILE_PERIOD: Duration = Duration::from_secs(15);
+
+/// The rest behind a byte: reading 1 MB takes about 10 ms, so polls take at most 1 % of a core.
+const REST: Duration = Duration::from_micros(1);
+
+/// A line of JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    /// Seconds since 1970, and since the start.
+    time: f64,
+    elapsed_s: f64,
+    #[serde(flatten)]
+    situation: &'a Situation,
+    /// It hangs, or ranks are gone for good.
+    verdict: bool,
+    polls: u64,
+    answers: u64,
+}
+
+pub(crate) fn run(
+    arguments: &WatchArguments,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<()> {
+    let hosts = hosts(arguments, environment)?;
+    let mut outcome = Outcome::new(arguments)?;
+    let mut watch = Watch::new(Limits {
+        pause: Duration::from_secs(arguments.hang_after),
+    });
+    let mut line = Line::new(environment);
+    let began = Instant::now();
+    let limit = arguments.time_limit.map(Duration::from_secs);
+    let is_json = arguments.form.format() == TextOrJson::Json;
+    let mut last: Option<(Situation, Duration)> = None;
+    let (mut polls, mut answers, mut has_moved) = (0, 0, false);
+    for (host, addresses) in hosts.iter().cycle() {
+        let asked = Instant::now();
+        let said = socket::ask(addresses);
+        polls += 1;
+        let mut rest = Duration::from_secs(arguments.interval);
+        let polled = match said {
+            Said::Refused => Polled::Refused,
+            Said::Silent => Polled::Silent,
+            Said::Bytes(bytes) => match answer::read(&bytes) {
+                Ok(answer) => {
+                    answers += 1;
+                    rest = rest.max(REST * u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+                    outcome.keep(bytes);
+                    Polled::Answer(answer)
+                }
+                Err(_) => Polled::Silent,
+            },
+        };
+        let elapsed = began.elapsed();
+        watch.take(elapsed, host, polled);
+        let situation = watch.situation();
+        has_moved |= situation.state == State::Moves;
+        let is_over = situation.ended || limit.is_some_and(|it| elapsed >= it);
+        let is_verdict = situation.is_verdict();
+        let is_new = !last.as_ref().is_some_and(|it| it.0.is_as(&situation));
+        let period = last.as_ref().map(|it| elapsed - it.1);
+        let is_due = is_json && period.is_some_and(|it| it >= PERIOD);
+        let is_told = is_verdict && !outcome.is_told;
+        line.clear();
+        if is_new || is_over || is_due || is_told {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let told = Told {
+                time: now.unwrap_or_default().as_secs_f64(),
+                elapsed_s: elapsed.as_secs_f64(),
+                situation: &situation,
+                verdict: is_verdict,
+                polls,
+                answers,
+            };
+            output.text = match is_json {
+                true => serde_json::to_string(&told)? + "\n",
+                false => format!("{:>6} s  {}\n", elapsed.as_secs(), situation.line()),
+            };
+            exit::print_now(output)?;
+            last = Some((situation.clone(), elapsed));
+        }
+        outcome.file(&situation, [polls, answers], is_new || is_over || is_told)?;
+        if is_told {
+            outcome.tell(&situation, is_json, environment, output)?;
+        }
+        if situation.state == State::Moves {
+            outcome.is_told = false;
+        }
+        if is_over || is_told && arguments.hook.is_none() {
+            break;
+        }
+        line.show(&situation.line());
+        let rest = rest.saturating_sub(asked.elapsed());
+        let left = limit.map_or(rest, |it| it.saturating_sub(began.elapsed()));
+        thread::sleep(rest.min(left));
+    }
+    output.differs = outcome.has_told;
+    if let Some((last, _)) = last.filter(|_| !outcome.has_told) {
+        let is_well = last.state == State::Moves || last.ended && last.state == State::Unknown;
+        if !has_moved || !is_well {
+            output.unknown = Some(last.line());
+        }
+    }
+    Ok(())
+}
+
+/// The hosts with their addresses.
+fn hosts(
+    arguments: &WatchArguments,
+    environment: &Environment,
+) -> Result<Vec<(String, Vec<SocketAddr>)>> {
+    let mut names = arguments.hosts.clone();
+    if names.is_empty() {
+        let own = environment.nccl.iter().find(|it| it.0 == "NCCL_RAS_ADDR");
+        // It may listen on all addresses, of which this host has one.
+        let own = own.map(|it| it.1.replace("0.0.0.0:", "127.0.0.1:"));
+        names.push(own.unwrap_or_else(|| "127.0.0.1".to_owned()));
+    }
+    let found = names.into_iter().map(|host| {
+        let addresses = socket::addresses(&host, arguments.port)?;
+        Ok((host, addresses))
+    });
+    found.collect()
+}

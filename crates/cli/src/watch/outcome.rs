@@ -1,0 +1,196 @@
+//! The file for Prometheus, and at a verdict the evidence, the diagnosis and the hook.
+
+use std::collections::VecDeque;
+use std::process::{Child, Command, Stdio};
+use std::time::{Instant, SystemTime};
+
+use ::diagnose::watch::{Situation, State};
+use ::diagnose::{Floor, Pile};
+use answers::diagnose::page;
+use answers::report;
+use anyhow::{Context, Result};
+
+use super::FILE_PERIOD;
+use crate::arguments::watch::WatchArguments;
+use crate::environment::Environment;
+use crate::exit;
+use crate::output::{Output, write};
+
+/// Last answers that are kept, and their bytes together, beyond which only the last two are.
+const KEPT: usize = 4;
+const KEPT_BYTES: usize = 4 << 20;
+
+/// Most ranks in the file for Prometheus.
+const MOST_RANKS: usize = 64;
+
+pub(super) struct Outcome<'a> {
+    arguments: &'a WatchArguments,
+    answers: VecDeque<Vec<u8>>,
+    written: Option<Instant>,
+    hook: Option<Child>,
+    /// The verdict of now, and any, was told.
+    pub is_told: bool,
+    pub has_told: bool,
+}
+
+impl<'a> Outcome<'a> {
+    pub(super) fn new(arguments: &'a WatchArguments) -> Result<Self> {
+        if let Some(folder) = &arguments.folder {
+            let cannot = || format!("cannot make the folder {}", folder.display());
+            std::fs::create_dir_all(folder).with_context(cannot)?;
+        }
+        Ok(Self {
+            arguments,
+            answers: VecDeque::new(),
+            written: None,
+            hook: None,
+            is_told: false,
+            has_told: false,
+        })
+    }
+
+    /// Keeps an answer as evidence.
+    pub(super) fn keep(&mut self, answer: Vec<u8>) {
+        self.answers.push_back(answer);
+        let bytes: usize = self.answers.iter().map(Vec::len).sum();
+        let most = if bytes > KEPT_BYTES { 2 } else { KEPT };
+        while self.answers.len() > most {
+            self.answers.pop_front();
+        }
+    }
+
+    /// Writes the evidence and the diagnosis, prints the diagnosis, and starts the hook.
+    pub(super) fn tell(
+        &mut self,
+        situation: &Situation,
+        is_json: bool,
+        environment: &Environment,
+        output: &mut Output,
+    ) -> Result<()> {
+        (self.is_told, self.has_told) = (true, true);
+        let folder = self.arguments.folder.as_ref();
+        let mut pile = Pile::default();
+        for (answer, number) in self.answers.iter().zip(1..) {
+            let text = String::from_utf8_lossy(answer);
+            let json = text.find("\n{").map(|at| &text[at + 1..]);
+            let form = if json.is_some() { "json" } else { "txt" };
+            let (name, report) = (format!("ras-{number}.{form}"), json.unwrap_or(&text));
+            pile.read(&name, report.as_bytes(), |_| {})?;
+            if let Some(folder) = folder {
+                write(&folder.join(name), report)?;
+            }
+        }
+        let diagnosis = pile.finish(&Floor);
+        let text = page(&diagnosis).text(environment.look());
+        if let Some(folder) = folder {
+            let situation = serde_json::to_string_pretty(situation)? + "\n";
+            write(&folder.join("watch.json"), &situation)?;
+            write(&folder.join("diagnosis.txt"), &text)?;
+            write(&folder.join("diagnosis.json"), &report::json(&diagnosis)?)?;
+        }
+        if !is_json {
+            output.text = format!("\n{text}");
+            exit::print_now(output)?;
+        }
+        if let Some(hook) = &self.arguments.hook {
+            if let Some(Ok(None)) = self.hook.as_mut().map(Child::try_wait) {
+                output
+                    .warnings
+                    .push(format!("`{hook}` still runs; it was not started again"));
+                return Ok(());
+            }
+            let mut command = Command::new("sh");
+            command
+                .arg("-c")
+                .arg(hook)
+                .stdin(Stdio::null())
+                .stdout(std::io::stderr());
+            command.env("TOPO_WATCH_STATE", situation.state.word());
+            command.env(
+                "TOPO_WATCH_WHAT",
+                files::printable(&situation.what).as_ref(),
+            );
+            command.env(
+                "TOPO_WATCH_FOLDER",
+                folder.map_or("".as_ref(), |it| it.as_os_str()),
+            );
+            self.hook = Some(command.spawn().context("cannot start sh for --hook")?);
+        }
+        Ok(())
+    }
+
+    /// Writes the file for Prometheus, if there is one and it is due.
+    pub(super) fn file(
+        &mut self,
+        situation: &Situation,
+        [polls, answers]: [u64; 2],
+        is_new: bool,
+    ) -> Result<()> {
+        let Some(file) = &self.arguments.prometheus else {
+            return Ok(());
+        };
+        if !is_new && self.written.is_some_and(|it| it.elapsed() < FILE_PERIOD) {
+            return Ok(());
+        }
+        self.written = Some(Instant::now());
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let mut text = String::new();
+        let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
+            text += &format!("# HELP topo_watch_{name} {help}\n# TYPE topo_watch_{name} {kind}\n");
+            for (labels, value) in values {
+                text += &format!("topo_watch_{name}{labels} {value}\n");
+            }
+        };
+        let one = |value| [(String::new(), value)];
+        let states = State::ALL.map(|it| {
+            let is_it = u64::from(it == situation.state);
+            (format!("{{state=\"{}\"}}", it.word()), is_it)
+        });
+        metric("state", "gauge", "1 for the state of the job.", &states);
+        let since = situation.since.as_secs();
+        metric(
+            "since_seconds",
+            "gauge",
+            "For how long it is in it.",
+            &one(since),
+        );
+        let ranks = situation.ranks.iter().take(MOST_RANKS).map(|it| {
+            let (host, communicator) = (label(&it.host), label(&it.communicator));
+            let (rank, process) = (it.rank, it.process);
+            let labels = format!(
+                "{{rank=\"{rank}\",host=\"{host}\",process=\"{process}\",communicator=\"{communicator}\"}}"
+            );
+            (labels, 1)
+        });
+        let ranks: Vec<_> = ranks.collect();
+        metric(
+            "rank",
+            "gauge",
+            "1 for a rank that others wait for, or that is gone.",
+            &ranks,
+        );
+        let ended = u64::from(situation.ended);
+        metric("ended", "gauge", "1 when the job has ended.", &one(ended));
+        metric("polls_total", "counter", "Polls.", &one(polls));
+        metric(
+            "answers_total",
+            "counter",
+            "Polls with an answer.",
+            &one(answers),
+        );
+        let now = now.unwrap_or_default().as_secs();
+        metric(
+            "time_seconds",
+            "gauge",
+            "When this was written, since 1970.",
+            &one(now),
+        );
+        write(file, &text)
+    }
+}
+
+/// A value of a label in Prometheus' text format.
+fn label(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    text.replace('\n', "\\n")
+}
