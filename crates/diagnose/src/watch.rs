@@ -18,6 +18,7 @@ mod group;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use records::evidence::ras::Rank;
 use records::evidence::ras::answer::Answer;
 use serde::{Serialize, Serializer};
 
@@ -54,12 +55,22 @@ const ASK: [&str; 3] = [
 pub struct Limits {
     /// The longest pause in which some ranks wait for others.
     pub pause: Duration,
+    /// From one poll of an address to the next.
+    pub period: Duration,
+}
+
+impl Limits {
+    /// A time, or two polls if these take longer.
+    fn at_least(&self, time: Duration) -> Duration {
+        time.max(self.period * 2 + self.period / 2)
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             pause: Duration::from_secs(60),
+            period: Duration::from_secs(1),
         }
     }
 }
@@ -73,6 +84,8 @@ pub enum Polled {
     Refused,
     /// Someone may listen, but does not answer: a stopped process, or a host that is gone.
     Silent,
+    /// An answer that cannot be read; why.
+    Unreadable(String),
 }
 
 /// The state of a job, from good to bad but for `Unknown`.
@@ -116,12 +129,15 @@ impl State {
 /// A rank that others wait for, or that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Awaited {
-    /// Its rank in the largest communicator that has its process.
+    /// Its rank in the largest communicator that has it, as far as one rank there can be it.
     pub rank: u32,
     /// Its host, as RAS names it.
     pub host: String,
     /// Its process.
     pub process: u64,
+    /// Its GPU in the process, if RAS says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<u32>,
     /// The communicator's hash.
     pub communicator: String,
     /// Its rank there.
@@ -205,6 +221,8 @@ pub struct Watch {
     refusals: u32,
     now: Duration,
     answered: Option<Duration>,
+    /// Why the last answer cannot be read.
+    unreadable: Option<String>,
     /// The last situation before all refused.
     before: Option<Situation>,
 }
@@ -219,6 +237,7 @@ impl Watch {
             refusals: 0,
             now: Duration::ZERO,
             answered: None,
+            unreadable: None,
             before: None,
         }
     }
@@ -230,7 +249,7 @@ impl Watch {
         self.refused.insert(from.to_owned(), is_refused);
         match polled {
             Polled::Answer(answer) => {
-                (self.refusals, self.before) = (0, None);
+                (self.refusals, self.before, self.unreadable) = (0, None, None);
                 self.answered = Some(self.now);
                 if answer.all > 0 || !answer.communicators.is_empty() {
                     self.answer(&answer);
@@ -243,9 +262,11 @@ impl Watch {
                 self.refusals += 1;
             }
             Polled::Silent => self.refusals = 0,
+            Polled::Unreadable(why) => (self.refusals, self.unreadable) = (0, Some(why)),
         }
         let answered = self.answered.unwrap_or_default();
-        self.jobs.retain(|it| answered - it.seen < FORGOTTEN);
+        let forgotten = self.limits.at_least(FORGOTTEN);
+        self.jobs.retain(|it| answered - it.seen < forgotten);
     }
 
     /// Takes an answer, which has all communicators of one job.
@@ -276,7 +297,8 @@ impl Watch {
         job.is_text = answer.is_text;
         job.hosts = job.hosts.max(answer.hosts);
         job.ranks_per_host = job.ranks_per_host.max(answer.ranks_per_host);
-        job.groups.retain(|_, it| now - it.seen < FORGOTTEN);
+        let forgotten = self.limits.at_least(FORGOTTEN);
+        job.groups.retain(|_, it| now - it.seen < forgotten);
         job.processes = processes;
         for communicator in &answer.communicators {
             if job.groups.len() < MOST_GROUPS || job.groups.contains_key(&communicator.name) {
@@ -285,6 +307,17 @@ impl Watch {
                 group.take(communicator, now, answer.is_text);
             }
         }
+    }
+
+    /// The processes of the jobs that were last answered: host and process.
+    pub fn processes(&self) -> impl Iterator<Item = &(String, u64)> {
+        self.jobs.iter().flat_map(|it| &it.processes)
+    }
+
+    /// A rank was about to end a communicator when answers last came.
+    pub fn was_ending(&self) -> bool {
+        let mut groups = self.jobs.iter().flat_map(|it| it.groups.values());
+        groups.any(|it| it.is_ending)
     }
 
     /// The job's state now.
@@ -309,14 +342,20 @@ impl Watch {
                 }
             };
         }
+        let unreadable = (self.unreadable.as_ref())
+            .map(|why| unknown(&format!("an answer cannot be read: {why}"), &[]));
         let Some(answered) = self.answered else {
+            if let Some(unreadable) = unreadable {
+                return unreadable;
+            }
             return match all_refuse {
                 true => unknown("nobody listens yet", &[]),
                 false => unknown("no answer: stopped, or another program listens", &[]),
             };
         };
         // Others answer, so a job that does not is no more there.
-        let jobs = self.jobs.iter().filter(|it| answered - it.seen < STILL);
+        let still = self.limits.at_least(STILL);
+        let jobs = self.jobs.iter().filter(|it| answered - it.seen < still);
         let told = jobs.clone().map(|it| it.situation(self.now, self.limits));
         let worst = told.max_by_key(|it| (it.state, it.since));
         let silence = self.now - answered;
@@ -326,10 +365,10 @@ impl Watch {
                 let what = "no communicators: they are being made, or were all destroyed";
                 unknown(what, &ASK[1..2])
             }
-            _ => unknown(
-                &format!("no answer for {} s", silence.as_secs()),
-                &ASK[1..2],
-            ),
+            _ => unreadable.unwrap_or_else(|| {
+                let what = format!("no answer for {} s", silence.as_secs());
+                unknown(&what, &ASK[1..2])
+            }),
         };
         Situation {
             jobs: jobs.count(),
@@ -356,7 +395,7 @@ impl Job {
         let present = self
             .groups
             .values()
-            .filter(|it| self.seen - it.seen < ABSENT);
+            .filter(|it| self.seen - it.seen < limits.at_least(ABSENT));
         let judged = present.map(|it| (it, it.judge(now, self, limits)));
         let judged: Vec<(&Group, Judged)> = judged.collect();
         let worst = judged.iter().max_by_key(|it| (it.1.state, it.1.since));
@@ -371,7 +410,9 @@ impl Job {
         let mut what: Vec<&str> = Vec::new();
         for (group, judged) in alike {
             for rank in &judged.ranks {
-                let is_it = |it: &Awaited| it.host == rank.host && it.process == rank.process;
+                let is_it = |it: &Awaited| {
+                    it.host == rank.host && it.process == rank.process && it.device == rank.device
+                };
                 if !ranks.iter().any(is_it) {
                     ranks.push(self.awaited(group, rank));
                 }
@@ -424,27 +465,28 @@ impl Job {
     }
 
     /// A rank of a communicator, by its rank in the largest communicator of the job.
-    fn awaited(&self, group: &Group, rank: &records::evidence::ras::Rank) -> Awaited {
+    fn awaited(&self, group: &Group, rank: &Rank) -> Awaited {
         let known = self.groups.values().filter_map(|it| {
-            let rank = it.rank_of(&rank.host, rank.process)?;
-            Some((it.members(), rank))
+            let number = match std::ptr::eq(it, group) {
+                true => rank.rank,
+                false => it.rank_of(rank)?,
+            };
+            Some((it.members(), number))
         });
         let largest = known.max_by_key(|it| it.0).filter(|_| !self.is_text);
         Awaited {
             rank: largest.map_or(rank.rank, |it| it.1),
             host: rank.host.clone(),
             process: rank.process,
+            device: rank.device,
             communicator: group.name.clone(),
             rank_there: rank.rank,
         }
     }
 
-    /// Whether a process launched something in the last seconds, in any communicator.
-    fn launches(&self, host: &str, process: u64, now: Duration) -> bool {
-        let mut changed = self
-            .groups
-            .values()
-            .filter_map(|it| it.changed(host, process));
+    /// Whether a rank launched something in the last seconds, in any communicator.
+    fn launches(&self, rank: &Rank, now: Duration) -> bool {
+        let mut changed = self.groups.values().filter_map(|it| it.changed(rank));
         changed.any(|at| now - at < STILL)
     }
 }

@@ -42,16 +42,21 @@ fn communicator(text: &str, seconds: u64) -> Communicator {
     let (name, ranks) = text.split_once(' ').unwrap();
     let (name, processes) = name.split_once('(').unwrap_or((name, ""));
     let processes = processes.trim_end_matches(')').split(',');
-    let processes: Vec<u64> = processes.filter_map(|it| it.parse().ok()).collect();
+    let processes: Vec<(u64, Option<u32>)> = processes
+        .map(|it| it.split_once('.').unwrap_or((it, "")))
+        .filter_map(|(process, gpu)| Some((process.parse().ok()?, gpu.parse().ok())))
+        .collect();
     let mut all = Communicator {
         name: name.to_owned(),
         ..Communicator::default()
     };
     for (at, word) in ranks.split_whitespace().enumerate() {
+        let (process, device) = processes.get(at).copied().unwrap_or((at as u64 + 1, None));
         let rank = Rank {
             rank: at as u32,
             host: "h".to_owned(),
-            process: processes.get(at).copied().unwrap_or(at as u64 + 1),
+            process,
+            device,
             line: 0,
         };
         all.size += 1;
@@ -124,10 +129,13 @@ fn made_up_sequences() {
         let mut lines = sequence.lines().filter(|it| !it.is_empty());
         let name = lines.next().unwrap();
         let (mut all, mut expected, mut never) = (Vec::new(), Vec::new(), Vec::new());
+        let mut limits = Limits::default();
         for line in lines {
             if let Some(line) = line.strip_prefix("= ") {
                 let (at, state) = line.split_once(' ').unwrap();
                 expected.push((at.parse::<u64>().unwrap(), state));
+            } else if let Some(seconds) = line.strip_prefix("period ") {
+                limits.period = Duration::from_secs(seconds.parse().unwrap());
             } else if let Some(states) = line.strip_prefix("never ") {
                 never.extend(states.split(' '));
             } else {
@@ -135,7 +143,7 @@ fn made_up_sequences() {
             }
         }
         all.sort_by_key(|it| it.0);
-        let mut watch = Watch::new(Limits::default());
+        let mut watch = Watch::new(limits);
         let mut met = 0;
         for (at, polled) in all {
             watch.take(Duration::from_secs(at), "h", polled);

@@ -4,12 +4,13 @@ mod outcome;
 mod socket;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use diagnose::watch::{Limits, Polled, Situation, State, Watch};
-use records::evidence::ras::answer;
+use records::evidence::ras::{ReportError, answer};
 use serde::Serialize;
 
 use crate::arguments::compare::TextOrJson;
@@ -52,6 +53,7 @@ pub(crate) fn run(
     let mut outcome = Outcome::new(arguments)?;
     let mut watch = Watch::new(Limits {
         pause: Duration::from_secs(arguments.hang_after),
+        period: Duration::from_secs(arguments.interval) * u32::try_from(hosts.len()).unwrap_or(1),
     });
     let mut line = Line::new(environment);
     let began = Instant::now();
@@ -74,7 +76,8 @@ pub(crate) fn run(
                     outcome.keep(bytes);
                     Polled::Answer(answer)
                 }
-                Err(_) => Polled::Silent,
+                Err(ReportError::Absent) => Polled::Silent,
+                Err(why) => Polled::Unreadable(why.to_string()),
             },
         };
         let elapsed = began.elapsed();
@@ -105,10 +108,11 @@ pub(crate) fn run(
             exit::print_now(output)?;
             last = Some((situation.clone(), elapsed));
         }
-        outcome.file(&situation, [polls, answers], is_new || is_over || is_told)?;
         if is_told {
             outcome.tell(&situation, is_json, environment, output)?;
         }
+        let filed = outcome.file(&situation, [polls, answers], is_new || is_over || is_told);
+        warn(filed, output);
         if situation.state == State::Moves {
             outcome.is_told = false;
         }
@@ -123,11 +127,46 @@ pub(crate) fn run(
     output.differs = outcome.has_told;
     if let Some((last, _)) = last.filter(|_| !outcome.has_told) {
         let is_well = last.state == State::Moves || last.ended && last.state == State::Unknown;
-        if !has_moved || !is_well {
-            output.unknown = Some(last.line());
-        }
+        output.unknown = match (has_moved && is_well, last.ended) {
+            (false, _) => Some(last.line()),
+            (true, true) => left_alone(&watch, &hosts),
+            (true, false) => None,
+        };
     }
     Ok(())
+}
+
+/// Why a job may not have ended although nobody listens: one process of a host listens, and others
+/// may be left when it dies.
+fn left_alone(watch: &Watch, hosts: &[(String, Vec<SocketAddr>)]) -> Option<String> {
+    let is_here = |it: &SocketAddr| it.ip().is_loopback();
+    let is_here = hosts
+        .iter()
+        .all(|(_, addresses)| addresses.iter().all(is_here));
+    if !is_here {
+        let why = "nobody listens any more: the job ended, or the processes that listened died; \
+                   whether others are left, ask on their hosts";
+        return (!watch.was_ending()).then(|| why.to_owned());
+    }
+    let lives = |it: &&(String, u64)| Path::new(&format!("/proc/{}", it.1)).exists();
+    let left: Vec<String> = watch
+        .processes()
+        .filter(lives)
+        .map(|it| it.1.to_string())
+        .collect();
+    (!left.is_empty()).then(|| {
+        let left = left.join(", ");
+        format!("nobody listens any more, but processes of the job are left: {left}")
+    })
+}
+
+/// A file that cannot be written does not end the watch: said once.
+fn warn(written: Result<()>, output: &mut Output) {
+    let Err(why) = written else { return };
+    let why = format!("{why:#}");
+    if !output.warnings.contains(&why) {
+        output.warnings.push(why);
+    }
 }
 
 /// The hosts with their addresses.

@@ -1,6 +1,7 @@
 //! The file for Prometheus, and at a verdict the evidence, the diagnosis and the hook.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Instant, SystemTime};
 
@@ -10,7 +11,7 @@ use answers::diagnose::page;
 use answers::report;
 use anyhow::{Context, Result};
 
-use super::FILE_PERIOD;
+use super::{FILE_PERIOD, warn};
 use crate::arguments::watch::WatchArguments;
 use crate::environment::Environment;
 use crate::exit;
@@ -68,8 +69,13 @@ impl<'a> Outcome<'a> {
         output: &mut Output,
     ) -> Result<()> {
         (self.is_told, self.has_told) = (true, true);
-        let folder = self.arguments.folder.as_ref();
+        let folder = self.arguments.folder.as_deref().map(unused);
+        let folder = folder.as_ref();
         let mut pile = Pile::default();
+        if let Some(folder) = folder {
+            let made = std::fs::create_dir_all(folder);
+            warn(made.with_context(|| folder.display().to_string()), output);
+        }
         for (answer, number) in self.answers.iter().zip(1..) {
             let text = String::from_utf8_lossy(answer);
             let json = text.find("\n{").map(|at| &text[at + 1..]);
@@ -77,16 +83,21 @@ impl<'a> Outcome<'a> {
             let (name, report) = (format!("ras-{number}.{form}"), json.unwrap_or(&text));
             pile.read(&name, report.as_bytes(), |_| {})?;
             if let Some(folder) = folder {
-                write(&folder.join(name), report)?;
+                warn(write(&folder.join(name), report), output);
             }
         }
         let diagnosis = pile.finish(&Floor);
         let text = page(&diagnosis).text(environment.look());
         if let Some(folder) = folder {
             let situation = serde_json::to_string_pretty(situation)? + "\n";
-            write(&folder.join("watch.json"), &situation)?;
-            write(&folder.join("diagnosis.txt"), &text)?;
-            write(&folder.join("diagnosis.json"), &report::json(&diagnosis)?)?;
+            let diagnosis = report::json(&diagnosis)?;
+            for (name, text) in [
+                ("watch.json", &situation),
+                ("diagnosis.txt", &text),
+                ("diagnosis.json", &diagnosis),
+            ] {
+                warn(write(&folder.join(name), text), output);
+            }
         }
         if !is_json {
             output.text = format!("\n{text}");
@@ -187,6 +198,15 @@ impl<'a> Outcome<'a> {
         );
         write(file, &text)
     }
+}
+
+/// The folder of a verdict: the given one, or a new one in it if that has a verdict already.
+fn unused(folder: &Path) -> PathBuf {
+    let has_verdict = |it: &PathBuf| it.join("watch.json").exists();
+    let next = (2..10_000).map(|it| folder.join(it.to_string()));
+    let mut all = [folder.to_owned()].into_iter().chain(next);
+    all.find(|it| !has_verdict(it))
+        .unwrap_or_else(|| folder.to_owned())
 }
 
 /// A value of a label in Prometheus' text format.

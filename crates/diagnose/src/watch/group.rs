@@ -15,6 +15,9 @@ const APART: Duration = Duration::from_secs(60);
 /// others stand: processes of a job do not end at once.
 const STILL_TEXT: Duration = Duration::from_secs(20);
 
+/// Most ranks of a communicator that are remembered.
+const MOST_MEMBERS: usize = 1 << 17;
+
 /// Fewest polls that show the same.
 const POLLS: u32 = 3;
 
@@ -61,7 +64,7 @@ pub(super) struct Group {
     /// By rank; text has classes of ranks instead, which are replaced.
     ranks: BTreeMap<u32, Member>,
     classes: Vec<Launched>,
-    is_ending: bool,
+    pub is_ending: bool,
     is_starting: bool,
     /// The longest time for which some waited for others before counts moved.
     longest: Duration,
@@ -112,6 +115,9 @@ impl Group {
             false => self.take_ranks(said, now),
         };
         for missing in &said.missing {
+            if !self.has(&missing.rank) {
+                continue;
+            }
             let member = self.ranks.entry(missing.rank.rank);
             let member = member.or_insert_with(|| Member::of(&missing.rank));
             if missing.is_silent {
@@ -136,7 +142,9 @@ impl Group {
     fn take_ranks(&mut self, said: &Communicator, now: Duration) -> bool {
         let mut has_moved = false;
         for launched in &said.launched {
-            let Some(rank) = &launched.rank else { continue };
+            let Some(rank) = launched.rank.as_ref().filter(|it| self.has(it)) else {
+                continue;
+            };
             let member = self.ranks.entry(rank.rank);
             let member = member.or_insert_with(|| Member::of(rank));
             if member.seen.is_some() && member.counts != launched.counts {
@@ -163,19 +171,27 @@ impl Group {
         self.size.max(self.ranks.len() as u64)
     }
 
-    /// The rank of a process.
-    pub(super) fn rank_of(&self, host: &str, process: u64) -> Option<u32> {
-        Some(self.member(host, process)?.rank.rank)
+    /// The number here of a rank of another communicator, if one only can be it.
+    pub(super) fn rank_of(&self, rank: &Rank) -> Option<u32> {
+        let mut members = self.same_as(rank);
+        let first = members.next()?;
+        members.next().is_none().then_some(first.rank.rank)
     }
 
-    /// When the counts of a process last changed.
-    pub(super) fn changed(&self, host: &str, process: u64) -> Option<Duration> {
-        self.member(host, process)?.changed
+    /// When the counts of a rank of another communicator last changed here.
+    pub(super) fn changed(&self, rank: &Rank) -> Option<Duration> {
+        self.same_as(rank).filter_map(|it| it.changed).max()
     }
 
-    fn member(&self, host: &str, process: u64) -> Option<&Member> {
-        let is_it = |it: &&Member| it.rank.process == process && it.rank.host == host;
-        self.ranks.values().find(is_it)
+    /// The members that can be a rank of another communicator: of the same process and GPU.
+    fn same_as<'a>(&'a self, rank: &'a Rank) -> impl Iterator<Item = &'a Member> {
+        self.ranks.values().filter(|it| is_same(&it.rank, rank))
+    }
+
+    /// Whether an answer may have a rank of this number.
+    fn has(&self, rank: &Rank) -> bool {
+        let is_within = self.size == 0 || u64::from(rank.rank) < self.size;
+        is_within && (self.ranks.len() < MOST_MEMBERS || self.ranks.contains_key(&rank.rank))
     }
 
     /// The ranks whose counts are those of now, by what they launched.
@@ -345,9 +361,7 @@ impl Group {
         let stood = self.seen - self.moved;
         // Polls see a pause a little shorter or longer than it is.
         let longest = limits.pause.max(self.longest).mul_f64(1.1);
-        let is_busy = ranks
-            .iter()
-            .any(|it| job.launches(&it.host, it.process, now));
+        let is_busy = ranks.iter().any(|it| job.launches(it, now));
         let state = match stood >= longest && !is_busy {
             true => State::Hang,
             false => State::Waits,
@@ -382,6 +396,14 @@ impl Member {
         self.silent
             .is_some_and(|(since, polls)| now - since >= limit && polls > 1)
     }
+}
+
+/// Whether two ranks, perhaps of two communicators, can be one process's use of one GPU.
+pub(super) fn is_same(one: &Rank, other: &Rank) -> bool {
+    let gpus = one.device.zip(other.device);
+    one.process == other.process
+        && one.host == other.host
+        && gpus.is_none_or(|(one, other)| one == other)
 }
 
 /// Whether all ranks of a host of a job on several hosts may be gone.

@@ -43,6 +43,8 @@ pub struct Rank {
     pub host: String,
     /// Its process.
     pub process: u64,
+    /// Its GPU in the process, which text does not say: a process may have several ranks.
+    pub device: Option<u32>,
     /// The line of the report, from 1; 0 in JSON.
     pub line: u64,
 }
@@ -224,6 +226,7 @@ impl Reader {
                 .unwrap_or(u32::MAX),
             host: Short::of(host.trim()).0,
             process: process.unwrap_or(0),
+            device: None,
             line: number,
         };
         let trouble = match self.section {
@@ -330,6 +333,8 @@ struct RawRank {
     #[serde(default)]
     pid: Count,
     #[serde(default)]
+    cuda_dev: Option<Count>,
+    #[serde(default)]
     status: RawStatus,
     #[serde(default)]
     collective_counts: FewNamed<Count, 32>,
@@ -366,6 +371,7 @@ impl RawRank {
             rank: u32::try_from(self.rank.0).unwrap_or(u32::MAX),
             host: self.host.0.clone(),
             process: u64::try_from(self.pid.0).unwrap_or(0),
+            device: self.cuda_dev.and_then(|it| u32::try_from(it.0).ok()),
             line: 0,
         }
     }

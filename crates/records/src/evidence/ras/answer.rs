@@ -9,6 +9,9 @@ use crate::evidence::ras::{
 /// Most communicators that are kept of an answer in text.
 const MOST_COMMUNICATORS: usize = 1 << 12;
 
+/// Most kinds of operations of a communicator, of which NCCL counts five.
+const MOST_KINDS: usize = 32;
+
 /// Most ranks that a line of text may speak of: sums stay small.
 const MOST_SAID: u64 = 1 << 32;
 
@@ -159,6 +162,15 @@ struct Listed {
     is_ending: bool,
 }
 
+impl Listed {
+    /// The levels of a kind; none, if there are too many kinds.
+    fn levels_of(&mut self, kind: &str) -> Option<&mut Levels> {
+        let is_known = self.levels.contains_key(kind);
+        let has_room = is_known || self.levels.len() < MOST_KINDS;
+        has_room.then(|| self.levels.entry(kind.to_owned()).or_default())
+    }
+}
+
 impl Listing {
     /// A row of the table of communicators: its second, third and fourth number.
     pub(super) fn row(&mut self, communicators: u64, hosts: u64, ranks_per_host: u64) {
@@ -180,8 +192,7 @@ impl Listing {
     /// Ranks of which the text names none.
     pub(super) fn level(&mut self, heading: &str, kind: &str, count: u64, ranks: u64) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        if let Some(listed) = self.of(heading) {
-            let levels = listed.levels.entry(kind.to_owned()).or_default();
+        if let Some(levels) = self.of(heading).and_then(|it| it.levels_of(kind)) {
             levels.entry(count).or_default().0 = ranks.min(MOST_SAID);
         }
     }
@@ -189,8 +200,7 @@ impl Listing {
     /// A rank with what it launched.
     pub(super) fn rank(&mut self, heading: &str, kind: &str, count: u64, rank: &Rank) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        if let Some(listed) = self.of(heading) {
-            let levels = listed.levels.entry(kind.to_owned()).or_default();
+        if let Some(levels) = self.of(heading).and_then(|it| it.levels_of(kind)) {
             let level = levels.entry(count).or_default();
             level.1.push(rank.clone());
             level.0 = level.0.max(level.1.len() as u64);
