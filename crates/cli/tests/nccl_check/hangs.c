@@ -77,6 +77,7 @@ int ncclCommInitRank(void) {
 }
 
 ANSWER(GetUniqueId)
+ANSWER(CommDestroy)
 ANSWER(GroupStart)
 ANSWER(GroupEnd)
 ANSWER(AllReduce)
