@@ -43,7 +43,7 @@ async def _call_tool(context: object, params: types.CallToolRequestParams) -> ty
     try:
         text = await anyio.to_thread.run_sync(answer, params.name, params.arguments or {})
         failed = False
-    except (_native.PlanError, OSError, TypeError) as why:
+    except (ValueError, OSError, TypeError) as why:
         text, failed = str(why), True
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=failed)
 

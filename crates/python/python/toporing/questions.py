@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping
 
 from toporing import _native
 from toporing._native import PlanError
+from toporing.answer import Answer
 from toporing.planning import _evidence, _file
 
 #: Characters of a line of an answer, and most characters of an answer.
@@ -23,10 +24,8 @@ _FILES: dict[str, Callable[[str], dict[str, str]]] = {
     "#/$defs/File": _file,
     "#/$defs/Evidence": lambda path: _evidence(path, _native.read_bytes(path)),
 }
-_BY_NAME = {
-    "type": "string",
-    "description": "The name of a built-in machine (the tool `machines` lists them), or the path of a file.",
-}
+_MACHINE = "The name of a built-in machine (the tool `machines` lists them), or the path of a file."
+_PATH = "The path of a file."
 _JSON = {"type": "boolean", "description": "The whole answer as JSON instead of a page.", "default": False}
 #: Questions that are better known by another name.
 _NAMES = {"overview": "plan"}
@@ -49,8 +48,9 @@ class Tool:
 @lru_cache(maxsize=1)
 def _definitions() -> dict[str, Any]:
     definitions: dict[str, Any] = json.loads(_native.questions())["$defs"]
-    for name in ("File", "Evidence"):
-        definitions[name] = {"anyOf": [_BY_NAME, definitions[name]]}
+    for name, said in (("File", _MACHINE), ("Evidence", _PATH)):
+        by_name = {"type": "string", "description": said}
+        definitions[name] = {"anyOf": [by_name, definitions[name]]}
     return definitions
 
 
@@ -162,6 +162,8 @@ def answer(name: str, arguments: Mapping[str, Any]) -> str:
         return "".join(f"{it['name']}: {it['summary']}\n" for it in known)
     asked = dict(arguments)
     as_json = asked.pop("json", False)
+    if not isinstance(as_json, bool):
+        raise PlanError(f"json {as_json!r}; expected true or false")
     asked = _read(tool.schema, asked)
     target: Any = _native
     if tool.of_job:
@@ -169,4 +171,10 @@ def answer(name: str, arguments: Mapping[str, Any]) -> str:
             raise PlanError(f"{name}: the argument `job` is missing; expected at least {{\"file\": \"dgx-h100\"}}")
         target = _planned(json.dumps(asked.pop("job")).encode())
     question = json.dumps({"ask": tool.ask, **asked}).encode()
-    return _bounded(target.ask(question) if as_json else target.text(question, WIDTH))
+    if not as_json:
+        return _bounded(target.text(question, WIDTH))
+    text = json.dumps(Answer.read(target.ask(question)), ensure_ascii=False)
+    if len(text) > LONGEST:
+        why = f"the answer has {len(text)} characters as JSON, {LONGEST} are served"
+        raise PlanError(f"{why}: ask for less, such as fewer sizes, or for the page (without `json`)")
+    return text
