@@ -71,7 +71,7 @@ pub(crate) fn of_files(said: &str, arguments: &[OsString]) -> Option<String> {
     let names = |file: &&str| {
         let stem = Path::new(file).file_stem().and_then(|it| it.to_str());
         let begins = |it: &str| said.starts_with(it) && said[it.len()..].starts_with(' ');
-        (said.contains(file) || stem.is_some_and(begins)) && Path::new(file).is_file()
+        (names_file(said, file) || stem.is_some_and(begins)) && Path::new(file).is_file()
     };
     // Values of options are what the command asks for.
     let inputs = arguments
@@ -98,6 +98,15 @@ pub(crate) fn of_files(said: &str, arguments: &[OsString]) -> Option<String> {
         words => words.split(' ').all(is_used),
     };
     (!is_known).then_some(reader.advice)
+}
+
+/// Whether an error names a file: not as a part of a word.
+fn names_file(said: &str, file: &str) -> bool {
+    let is_part = |it: Option<char>| it.is_some_and(|it| it.is_alphanumeric() || it == '/');
+    said.match_indices(file).any(|(at, _)| {
+        let before = said[..at].chars().next_back();
+        !is_part(before) && !is_part(said[at + file.len()..].chars().next())
+    })
 }
 
 fn reader(file: &str, bytes: &[u8]) -> Option<Reader> {

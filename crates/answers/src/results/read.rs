@@ -94,8 +94,11 @@ impl Reader {
     pub fn new(name: &str) -> Self {
         let mut results = Collector::default();
         results.begin(name);
+        let mut log = nccl_log::Collector::default();
+        log.begin(name);
         Self {
             results,
+            log,
             name: name.to_owned(),
             ..Self::default()
         }

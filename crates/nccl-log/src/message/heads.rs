@@ -43,9 +43,12 @@ impl<'a> Heads<'a> {
         let hash = u128::from_le_bytes(*before).wrapping_mul(FACTOR) >> (u128::BITS - 6);
         self.last = hash as usize;
         let head = known(&self.all[self.last]).or_else(|| find(line, line, &NoHosts));
-        // Who asks for a place also asks where in its line it is.
-        let is_plain =
-            |it: &Head<'_>| it.source.is_some() && it.place.is_none() && it.end < line.len();
+        // Who asks for a place also asks where in its line it is. A head of before 2.3 has no NCCL,
+        // and may begin a line that has a whole one further on.
+        let is_whole = |it: &Head<'_>| NAME.find(&line.as_bytes()[..it.end]).is_some();
+        let is_plain = |it: &Head<'_>| {
+            it.source.is_some() && it.place.is_none() && it.end < line.len() && is_whole(it)
+        };
         if let Some(head) = head.filter(is_plain) {
             self.all[self.last] = Some((&line[..head.end], head));
         }
