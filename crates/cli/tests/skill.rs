@@ -1,14 +1,14 @@
 //! The transcripts of SKILL.md: each command prints what stands below it.
 //!
 //! A transcript is a block that begins with `$ `. It shows the first lines of the output, and `…`
-//! stands for the others. With `TOPO_BLESS=1` the lines are written anew, as many as there were.
+//! if there are others. With `TOPO_BLESS=1` the lines are written anew, as many as there were.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// What stands for further lines.
+/// The mark of further lines.
 const MORE: &str = "…";
 
 /// A block of code.

@@ -29,8 +29,8 @@ enum What {
     Drivers,
     /// A browser for the tests of the page: says which there is, or which packages bring one
     Browser,
-    /// The client of the Model Context Protocol with Python, in a virtual environment of 70 MB, from
-    /// PyPI by pip
+    /// The client of the Model Context Protocol with Python, in a virtual environment of 70 MB,
+    /// from PyPI by pip
     Mcp,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
