@@ -27,7 +27,7 @@ const SCRIPTS: [&str; 8] = [
 ];
 
 /// Most bytes of the page.
-const MOST_BYTES: usize = 2_500_000;
+const MOST_BYTES: usize = 2_530_000;
 
 /// Builds the page.
 ///
