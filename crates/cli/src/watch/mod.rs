@@ -27,6 +27,9 @@ use socket::Said;
 const PERIOD: Duration = Duration::from_secs(60);
 const FILE_PERIOD: Duration = Duration::from_secs(15);
 
+/// How long processes may take to end after the first one.
+const ENDING: Duration = Duration::from_secs(20);
+
 /// The rest behind a byte: reading 1 MB takes about 10 ms, so polls take at most 1 % of a core.
 const REST: Duration = Duration::from_micros(1);
 
@@ -42,6 +45,25 @@ struct Told<'a> {
     verdict: bool,
     polls: u64,
     answers: u64,
+}
+
+impl<'a> Told<'a> {
+    fn line(
+        situation: &'a Situation,
+        elapsed: Duration,
+        [polls, answers]: [u64; 2],
+    ) -> Result<String> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let told = Self {
+            time: now.unwrap_or_default().as_secs_f64(),
+            elapsed_s: elapsed.as_secs_f64(),
+            situation,
+            verdict: situation.is_verdict(),
+            polls,
+            answers,
+        };
+        Ok(serde_json::to_string(&told)? + "\n")
+    }
 }
 
 pub(crate) fn run(
@@ -85,24 +107,14 @@ pub(crate) fn run(
         let situation = watch.situation();
         has_moved |= situation.state == State::Moves;
         let is_over = situation.ended || limit.is_some_and(|it| elapsed >= it);
-        let is_verdict = situation.is_verdict();
         let is_new = !last.as_ref().is_some_and(|it| it.0.is_as(&situation));
         let period = last.as_ref().map(|it| elapsed - it.1);
         let is_due = is_json && period.is_some_and(|it| it >= PERIOD);
-        let is_told = is_verdict && !outcome.is_told;
+        let is_told = situation.is_verdict() && !outcome.is_told;
         line.clear();
         if is_new || is_over || is_due || is_told {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let told = Told {
-                time: now.unwrap_or_default().as_secs_f64(),
-                elapsed_s: elapsed.as_secs_f64(),
-                situation: &situation,
-                verdict: is_verdict,
-                polls,
-                answers,
-            };
             output.text = match is_json {
-                true => serde_json::to_string(&told)? + "\n",
+                true => Told::line(&situation, elapsed, [polls, answers])?,
                 false => format!("{:>6} s  {}\n", elapsed.as_secs(), situation.line()),
             };
             exit::print_now(output)?;
@@ -149,11 +161,13 @@ fn left_alone(watch: &Watch, hosts: &[(String, Vec<SocketAddr>)]) -> Option<Stri
         return (!watch.was_ending()).then(|| why.to_owned());
     }
     let lives = |it: &&(String, u64)| Path::new(&format!("/proc/{}", it.1)).exists();
-    let left: Vec<String> = watch
-        .processes()
-        .filter(lives)
-        .map(|it| it.1.to_string())
-        .collect();
+    let left = || watch.processes().filter(lives).map(|it| it.1.to_string());
+    // Processes of a job do not end at once.
+    let began = Instant::now();
+    while left().next().is_some() && began.elapsed() < ENDING {
+        thread::sleep(Duration::from_millis(200));
+    }
+    let left: Vec<String> = left().collect();
     (!left.is_empty()).then(|| {
         let left = left.join(", ");
         format!("nobody listens any more, but processes of the job are left: {left}")

@@ -31,13 +31,21 @@ fn serve(answers: Vec<Option<String>>) -> (SocketAddr, thread::JoinHandle<()>) {
     (address, server)
 }
 
+/// Processes that no system has: beyond the most that Linux gives.
+const PROCESSES: u64 = 5_000_000;
+
 /// An answer with the all-reduces of each rank, on a host with an odd name.
 fn counts(counts: [u64; 3]) -> Option<String> {
+    counts_of(PROCESSES, counts)
+}
+
+/// The same with the process of rank 0; the others have the next numbers.
+fn counts_of(process: u64, counts: [u64; 3]) -> Option<String> {
     let ranks = counts.iter().enumerate().map(|(rank, count)| {
         format!(
             r#"{{"rank": {rank}, "host": "n\"\n1", "pid": {}, "status": {{}},
                "collective_counts": {{"AllReduce": {count}}}}}"#,
-            rank + 100
+            process + rank as u64
         )
     });
     let ranks = ranks.collect::<Vec<_>>().join(",");
@@ -45,6 +53,24 @@ fn counts(counts: [u64; 3]) -> Option<String> {
         "SERVER PROTOCOL 2\nOK\n{{\"communicators_count\": 1, \"communicators\": [{{\"hash\": \"0xa1\", \
          \"size\": 3, \"ranks\": [{ranks}], \"missing_ranks\": []}}]}}\n"
     ))
+}
+
+/// The process that listens dies, and another one of the job is left.
+#[test]
+fn a_job_whose_listener_dies() {
+    let own = u64::from(std::process::id());
+    let answers = (1..4).map(|it| counts_of(own, [it, it, it]));
+    let (address, server) = serve(answers.collect());
+    let done = super::said(
+        topo()
+            .args(["watch", &address.to_string()])
+            .output()
+            .unwrap(),
+    );
+    server.join().unwrap();
+    assert_eq!(done.status, Some(3), "{} {}", done.out, done.err);
+    let left = format!("processes of the job are left: {own}");
+    assert!(done.err.contains(&left), "{}", done.err);
 }
 
 #[test]
@@ -120,7 +146,7 @@ fn a_rank_that_never_comes() {
         "{metrics}"
     );
     assert!(
-        metrics.contains("rank=\"1\",host=\"n\\\"\\n1\",process=\"101\""),
+        metrics.contains("rank=\"1\",host=\"n\\\"\\n1\",process=\"5000001\""),
         "{metrics}"
     );
     let diagnosis = fs::read_to_string(in_folder("diagnosis.json")).unwrap();
