@@ -129,7 +129,7 @@ impl State {
 /// A rank that others wait for, or that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Awaited {
-    /// Its rank in the largest communicator that has it, as far as one rank there can be it.
+    /// Its rank in the largest communicator that has it, if one rank only there can be it.
     pub rank: u32,
     /// Its host, as RAS names it.
     pub host: String,
