@@ -93,7 +93,7 @@ pub struct KernelCosts {
     pub least_block_bytes: u64,
     /// Its time.
     pub time: KernelTime,
-    /// The time of a single call, the first row for its sums; absent: as [`Self::time`].
+    /// The time of a single call, the first row for its sums; absent: as `time`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub single: Vec<CallTime>,
 }
