@@ -123,8 +123,8 @@ pub(crate) fn run(
         if is_told {
             outcome.tell(&situation, is_json, environment, output)?;
         }
-        let filed = outcome.file(&situation, [polls, answers], is_new || is_over || is_told);
-        warn(filed, output);
+        let is_written = is_new || is_over || is_told;
+        outcome.file(&situation, [polls, answers], is_written, output);
         if situation.state == State::Moves {
             outcome.is_told = false;
         }
@@ -172,15 +172,6 @@ fn left_alone(watch: &Watch, hosts: &[(String, Vec<SocketAddr>)]) -> Option<Stri
         let left = left.join(", ");
         format!("nobody listens any more, but processes of the job are left: {left}")
     })
-}
-
-/// A file that cannot be written does not end the watch: said once.
-fn warn(written: Result<()>, output: &mut Output) {
-    let Err(why) = written else { return };
-    let why = format!("{why:#}");
-    if !output.warnings.contains(&why) {
-        output.warnings.push(why);
-    }
 }
 
 /// The hosts with their addresses.

@@ -11,7 +11,7 @@ use answers::diagnose::page;
 use answers::report;
 use anyhow::{Context, Result};
 
-use super::{FILE_PERIOD, warn};
+use super::FILE_PERIOD;
 use crate::arguments::watch::WatchArguments;
 use crate::environment::Environment;
 use crate::exit;
@@ -29,6 +29,7 @@ pub(super) struct Outcome<'a> {
     answers: VecDeque<Vec<u8>>,
     written: Option<Instant>,
     hook: Option<Child>,
+    failures: Failures,
     /// The verdict of now, and any, was told.
     pub is_told: bool,
     pub has_told: bool,
@@ -45,6 +46,7 @@ impl<'a> Outcome<'a> {
             answers: VecDeque::new(),
             written: None,
             hook: None,
+            failures: Failures::default(),
             is_told: false,
             has_told: false,
         })
@@ -74,7 +76,8 @@ impl<'a> Outcome<'a> {
         let mut pile = Pile::default();
         if let Some(folder) = folder {
             let made = std::fs::create_dir_all(folder);
-            warn(made.with_context(|| folder.display().to_string()), output);
+            self.failures
+                .say(made.with_context(|| folder.display().to_string()), output);
         }
         for (answer, number) in self.answers.iter().zip(1..) {
             let text = String::from_utf8_lossy(answer);
@@ -83,7 +86,7 @@ impl<'a> Outcome<'a> {
             let (name, report) = (format!("ras-{number}.{form}"), json.unwrap_or(&text));
             pile.read(&name, report.as_bytes(), |_| {})?;
             if let Some(folder) = folder {
-                warn(write(&folder.join(name), report), output);
+                self.failures.say(write(&folder.join(name), report), output);
             }
         }
         let diagnosis = pile.finish(&Floor);
@@ -96,7 +99,7 @@ impl<'a> Outcome<'a> {
                 ("diagnosis.txt", &text),
                 ("diagnosis.json", &diagnosis),
             ] {
-                warn(write(&folder.join(name), text), output);
+                self.failures.say(write(&folder.join(name), text), output);
             }
         }
         if !is_json {
@@ -136,12 +139,13 @@ impl<'a> Outcome<'a> {
         situation: &Situation,
         [polls, answers]: [u64; 2],
         is_new: bool,
-    ) -> Result<()> {
+        output: &mut Output,
+    ) {
         let Some(file) = &self.arguments.prometheus else {
-            return Ok(());
+            return;
         };
         if !is_new && self.written.is_some_and(|it| it.elapsed() < FILE_PERIOD) {
-            return Ok(());
+            return;
         }
         self.written = Some(Instant::now());
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -196,7 +200,22 @@ impl<'a> Outcome<'a> {
             "When this was written, since 1970.",
             &one(now),
         );
-        write(file, &text)
+        self.failures.say(write(file, &text), output);
+    }
+}
+
+/// Failures of writing, which do not end the watch: each is said once.
+#[derive(Default)]
+struct Failures(Vec<String>);
+
+impl Failures {
+    fn say(&mut self, written: Result<()>, output: &mut Output) {
+        let Err(why) = written else { return };
+        let why = format!("{why:#}");
+        if !self.0.contains(&why) {
+            self.0.push(why.clone());
+            output.warnings.push(why);
+        }
     }
 }
 

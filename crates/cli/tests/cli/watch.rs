@@ -55,19 +55,35 @@ fn counts_of(process: u64, counts: [u64; 3]) -> Option<String> {
     ))
 }
 
+/// A watch of a job that gives these answers, then ends.
+fn watched(answers: Vec<Option<String>>, options: &[&str]) -> super::Said {
+    let (address, server) = serve(answers);
+    let mut command = topo();
+    command.args(["watch", &address.to_string()]).args(options);
+    let said = super::said(command.output().unwrap());
+    server.join().unwrap();
+    said
+}
+
+/// A file that cannot be written is said, and the watch continues.
+#[test]
+fn a_folder_that_is_gone() {
+    let folder = tempfile::tempdir().unwrap().path().join("gone/topo.prom");
+    let answers = (1..4).map(|it| counts([it, it, it]));
+    let options = ["--prometheus", folder.to_str().unwrap()];
+    let done = watched(answers.collect(), &options);
+    assert_eq!(done.status, Some(0), "{} {}", done.out, done.err);
+    let told = done.err.matches("gone/topo.prom").count();
+    assert_eq!(told, 1, "{}", done.err);
+    assert!(done.out.contains("ended; before: moves"), "{}", done.out);
+}
+
 /// The process that listens dies, and another one of the job is left.
 #[test]
 fn a_job_whose_listener_dies() {
     let own = u64::from(std::process::id());
     let answers = (1..4).map(|it| counts_of(own, [it, it, it]));
-    let (address, server) = serve(answers.collect());
-    let done = super::said(
-        topo()
-            .args(["watch", &address.to_string()])
-            .output()
-            .unwrap(),
-    );
-    server.join().unwrap();
+    let done = watched(answers.collect(), &[]);
     assert_eq!(done.status, Some(3), "{} {}", done.out, done.err);
     let left = format!("processes of the job are left: {own}");
     assert!(done.err.contains(&left), "{}", done.err);
@@ -76,14 +92,8 @@ fn a_job_whose_listener_dies() {
 #[test]
 fn a_job_that_moves_and_ends() {
     let answers = (1..4).map(|it| counts([it, it, it]));
-    let (address, server) = serve(answers.chain([Some("ERROR: odd\n".to_owned())]).collect());
-    let done = super::said(
-        topo()
-            .args(["watch", &address.to_string()])
-            .output()
-            .unwrap(),
-    );
-    server.join().unwrap();
+    let answers = answers.chain([Some("ERROR: odd\n".to_owned())]);
+    let done = watched(answers.collect(), &[]);
     assert_eq!(done.status, Some(0), "{} {}", done.out, done.err);
     assert!(
         done.out.contains("moves: operations are launched\n"),
