@@ -282,7 +282,7 @@ impl Group {
         let mut counts = self.present().into_iter().flat_map(|it| it.counts);
         let all_zero = counts.all(|it| it.1 == 0);
         let what = match (self.differ(), all_zero) {
-            (true, _) => format!("counts differ, and stand for {} s so far", stood.as_secs()),
+            (true, _) => format!("counts have differed for {} s", stood.as_secs()),
             (false, true) => "nothing was launched yet: set-up, or a first collective that lacks \
                               a rank"
                 .to_owned(),
