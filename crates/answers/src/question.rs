@@ -82,7 +82,7 @@ pub enum Question {
 }
 
 /// A sentence.
-fn sentence(why: impl Display) -> String {
+pub(crate) fn sentence(why: impl Display) -> String {
     why.to_string()
 }
 

@@ -164,7 +164,6 @@ pub trait Flattened {
 
 /// A question with flattened fields, of which JSON may have no others.
 #[derive(Debug, Clone, JsonSchema)]
-#[schemars(transparent)]
 pub struct Exactly<T>(pub T);
 
 impl<'de, T: Flattened + DeserializeOwned> Deserialize<'de> for Exactly<T> {

@@ -1,8 +1,8 @@
 //! Answers as the pages that people read, for programs that ask in JSON.
 
-use std::fmt::Display;
-
-use pages::Look;
+use pages::{Look, Page};
+use plan::Plan;
+use planner::Planned;
 use simulator::Fabric;
 
 use super::{matrix, plan::PlanPage, rank};
@@ -10,7 +10,7 @@ use crate::assumptions;
 use crate::file_question::FileQuestion;
 use crate::forests::with_forests;
 use crate::matrix::Wiring;
-use crate::question::Question;
+use crate::question::{Question, sentence};
 use crate::report::Answered;
 use crate::request::PlannedJob;
 use crate::simulate;
@@ -18,8 +18,18 @@ use crate::simulate;
 /// Rows of links in the page of a simulation.
 const LINKS: usize = 10;
 
-fn sentence(why: impl Display) -> String {
-    why.to_string()
+/// The page of a plan, without attempts and connections.
+fn whole(plan: &Plan, live: Option<&Planned>, look: Look) -> Result<Page, String> {
+    let page = PlanPage {
+        plan,
+        expansion: plan.expansion().map_err(sentence)?,
+        live,
+        rings: None,
+        explain: false,
+        connections: false,
+        look,
+    };
+    Ok(page.page())
 }
 
 impl Answered {
@@ -38,31 +48,13 @@ impl PlannedJob {
         let plan = self.planned.plan();
         let page = match question {
             Question::Overview { .. } => {
-                let mut page = PlanPage {
-                    plan,
-                    expansion: plan.expansion().map_err(sentence)?,
-                    live: Some(&self.planned),
-                    rings: None,
-                    explain: false,
-                    connections: false,
-                    look,
-                }
-                .page();
+                let mut page = whole(plan, Some(&self.planned), look)?;
                 assumptions::add(&mut page, &self.assumptions);
                 page
             }
             Question::Forests { trees } => {
-                let plan = &with_forests(&self.planned, *trees).map_err(sentence)?;
-                PlanPage {
-                    plan,
-                    expansion: plan.expansion().map_err(sentence)?,
-                    live: None,
-                    rings: None,
-                    explain: false,
-                    connections: false,
-                    look,
-                }
-                .page()
+                let plan = with_forests(&self.planned, *trees).map_err(sentence)?;
+                whole(&plan, None, look)?
             }
             Question::Rank { rank } => {
                 let expansion = plan.expansion().map_err(sentence)?;
