@@ -12,7 +12,7 @@ Examples:
   topo watch                                   the job on this host
   topo watch node1 node2 node3:28029           ask hosts by turns: NCCL_RAS_ADDR=0.0.0.0:28028
   topo watch --hang-after 600                  a checkpoint of rank 0 may take 10 minutes
-  topo watch --folder hang --hook 'scancel $SLURM_JOB_ID'
+  topo watch --folder hang --hook 'logger $TOPO_WATCH_WHAT'
   topo watch --json --prometheus /var/lib/node_exporter/topo.prom
 
 Asks NCCL's RAS (2.27 or newer; one host is enough) once a second at most, and changes nothing in \
