@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diagnose::{Floor, Pile, Predict, archive};
-use nccl_log::Collector;
+use records::nccl_log::Collector;
 use serde::Deserialize;
 use topology::differences::Inventory;
 

@@ -6,7 +6,7 @@ use answers::JobSpec;
 use answers::log::{Comparison, LogError, LogQuestion, LogReport};
 use answers::report;
 use anyhow::{Context, Result, anyhow, bail};
-use nccl_log::{Collector, Log};
+use records::nccl_log::{Collector, Log};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::log::LogArguments;

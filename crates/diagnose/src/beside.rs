@@ -6,8 +6,8 @@ use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::{hang, memory, network, nvlink, speed, start};
 use findings::causes::{self, Cause, Certainty};
 use findings::facts::Meaning;
-use nccl_log::Log;
-use nccl_log::statement::{self, Stage, Statement};
+use records::nccl_log::Log;
+use records::nccl_log::statement::{self, Stage, Statement};
 use topology::xml::{Document, Element};
 
 use crate::verdict::{Line, Verdict};
@@ -280,7 +280,7 @@ fn communicators(beside: &Beside<'_>, verdict: Verdict) -> Option<Verdict> {
 fn buffer(beside: &Beside<'_>, verdict: Verdict) -> Option<Verdict> {
     let log = beside.log;
     version(log, [(2, 29, 0), (3, 0, 0)])?;
-    let is_on = |host: &String, fits: fn(&nccl_log::log::Communicator) -> bool| {
+    let is_on = |host: &String, fits: fn(&records::nccl_log::log::Communicator) -> bool| {
         let mut all = log.communicators.iter().filter(|it| fits(it));
         all.any(|it| it.members.iter().any(|it| it.host == *host))
     };

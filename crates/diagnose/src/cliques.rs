@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use findings::causes::Certainty::Possible;
 use findings::causes::table::nvlink;
-use nccl_log::Log;
 use records::condition::Condition;
+use records::nccl_log::Log;
 
 use crate::verdict::{Line, MOST_LINES, Verdict};
 

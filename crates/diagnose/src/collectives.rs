@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::hang;
-use nccl_log::{Communicator, Log};
+use records::nccl_log::{Communicator, Log};
 
 use crate::process::{Process, rank_of};
 use crate::verdict::{Line, Verdict, ranks, sentence};

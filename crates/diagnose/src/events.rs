@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use findings::causes::Subject;
 use findings::facts::{self, Fact, Said, Who, places};
-use nccl_log::message::{Level, Message, NoHosts, messages};
+use records::nccl_log::message::{Level, Message, NoHosts, messages};
 
 use crate::process::Process;
 use crate::verdict::{FirstError, Line, Told};

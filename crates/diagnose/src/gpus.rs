@@ -2,7 +2,7 @@
 
 use findings::causes::{self, Certainty};
 use findings::facts::gpus;
-use nccl_log::Log;
+use records::nccl_log::Log;
 
 use crate::verdict::Verdict;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nccl_log::Log;
-use nccl_log::collect::Counts;
+use records::nccl_log::Log;
+use records::nccl_log::collect::Counts;
 use serde::Serialize;
 
 use crate::JsonSchema;

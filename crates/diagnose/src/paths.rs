@@ -2,8 +2,8 @@
 
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::{network, pcie};
-use nccl_log::Log;
-use nccl_log::log::{Communicator, RankFacts};
+use records::nccl_log::Log;
+use records::nccl_log::log::{Communicator, RankFacts};
 
 use crate::verdict::{Line, MOST_LINES, Verdict};
 
@@ -37,7 +37,7 @@ pub(crate) fn through_host(
     pair: Option<(String, String)>,
     found: &[Verdict],
 ) -> Option<Verdict> {
-    let is_off = |it: &nccl_log::log::HostFacts| {
+    let is_off = |it: &records::nccl_log::log::HostFacts| {
         it.settings.contains_key("NCCL_P2P_DISABLE") || it.settings.contains_key("NCCL_P2P_LEVEL")
     };
     let [(host, facts)] = log.hosts.iter().collect::<Vec<_>>()[..] else {

@@ -7,9 +7,9 @@ use std::io::{BufRead, Read, Result};
 use findings::causes::{self, Certainty};
 use findings::facts::Meaning;
 use memchr::memmem;
-use nccl_log::utf16::Decoded;
-use nccl_log::{Collector, Log};
 use records::evidence::{Recorders, ras, recorder};
+use records::nccl_log::utf16::Decoded;
+use records::nccl_log::{Collector, Log};
 use records::{Listings, Machine, bandwidth, outputs};
 use topology::xml::{Document, Limits};
 

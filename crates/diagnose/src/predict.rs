@@ -1,6 +1,6 @@
 //! The time of collectives.
 
-use nccl_log::Log;
+use records::nccl_log::Log;
 
 /// Says how long a collective takes.
 pub trait Predict {

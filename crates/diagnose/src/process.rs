@@ -1,7 +1,7 @@
 //! Processes, and their ranks.
 
-use nccl_log::log::RankFacts;
-use nccl_log::{Communicator, Log};
+use records::nccl_log::log::RankFacts;
+use records::nccl_log::{Communicator, Log};
 use serde::Serialize;
 
 use crate::JsonSchema;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::{consequence, hang};
 use findings::causes::{self, Cause, Certainty};
-use nccl_log::Log;
 use records::evidence::ras::{Finding, Rank, Report, Trouble};
+use records::nccl_log::Log;
 
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, ranks};
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::{network, nvlink, settings, start};
 use findings::facts::{self, Code, Said};
-use nccl_log::Log;
-use nccl_log::log::{Communicator, HostFacts};
-use nccl_log::statement::Stage;
+use records::nccl_log::Log;
+use records::nccl_log::log::{Communicator, HostFacts};
+use records::nccl_log::statement::Stage;
 
 use crate::verdict::{Line, Verdict, ranks};
 

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use findings::causes::Certainty::{Likely, Possible};
 use findings::causes::table::hang;
-use nccl_log::Log;
-use nccl_log::log::{Communicator, RankFacts};
-use nccl_log::statement::Stage;
+use records::nccl_log::Log;
+use records::nccl_log::log::{Communicator, RankFacts};
+use records::nccl_log::statement::Stage;
 
 use crate::beside;
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict, Wait, ranks, sentence};

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use findings::causes::Certainty::{Likely, Possible, Proved};
 use findings::causes::table::hang;
 use findings::causes::{Cause, Certainty};
-use nccl_log::Log;
 use records::evidence::ras::Report;
 use records::evidence::watchdog::{Event, Timeout, is_own};
+use records::nccl_log::Log;
 
 use crate::predict::{Call, Predict};
 use crate::recorders::fingerprints;

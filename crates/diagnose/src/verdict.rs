@@ -1,8 +1,8 @@
 //! Verdicts.
 
 use findings::causes::{self, Cause, Certainty, Subject};
-use nccl_log::Log;
-use nccl_log::log::Oddity;
+use records::nccl_log::Log;
+use records::nccl_log::log::Oddity;
 use serde::{Serialize, Serializer};
 
 use crate::JsonSchema;

@@ -1,6 +1,6 @@
 //! NCCL's log. Any bytes are read to their end, every line is counted, and what is joined fits.
 
-use nccl_log::Collector;
+use records::nccl_log::Collector;
 
 use crate::input::Depth;
 

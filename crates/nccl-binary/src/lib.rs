@@ -6,9 +6,8 @@
 //! answered where the library looks for them. No file is changed, and none is written. NCCL then
 //! makes its communicator and starts collectives, of which nothing is computed or sent.
 //!
-//! An [`Answer`](nccl_log::compare::Answer) is what NCCL said, in its log, its dumps and to its
-//! tuner
-//! plug-in.
+//! An [`Answer`](records::nccl_log::compare::Answer) is what NCCL said, in its log, its dumps and
+//! to its tuner plug-in.
 //!
 //! A library is asked on Linux alone.
 //!

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use nccl_log::compare::answer::{Answer, Failure};
-use nccl_log::message::{Level, Message, NoHosts, messages};
-use nccl_log::statement::{self, Connection, End, Statement, Transport};
 use plan::Algorithm;
 use program::{Collective, Protocol};
+use records::nccl_log::compare::answer::{Answer, Failure};
+use records::nccl_log::message::{Level, Message, NoHosts, messages};
+use records::nccl_log::statement::{self, Connection, End, Statement, Transport};
 
 use crate::job::HostAnswer;
 use crate::message::{PEERS_BEGIN, Report};

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use nccl_log::compare::answer::NvlinkDomains;
 use plan::cost::Calls;
+use records::nccl_log::compare::answer::NvlinkDomains;
 use serde::{Deserialize, Serialize};
 
 /// The network that is presented.

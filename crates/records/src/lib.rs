@@ -1,4 +1,5 @@
-//! Output of other programs about a machine, as a topology.
+//! Output of other programs: about a machine, as a topology; NCCL's log ([`nccl_log`]), evidence
+//! of a job ([`evidence`]) and measurements ([`results`]).
 //!
 //! [`machine`] reads NCCL's XML, or any mix of listings: `nvidia-smi topo -m` and `-p2p`,
 //! `nvidia-smi`, `nvidia-smi -L`, `-q`, `-q -x`, `nvidia-smi nvlink -s`, `lspci -vv`, `lspci -tv`,
@@ -29,6 +30,7 @@ pub mod links;
 mod lstopo;
 pub mod matrix;
 pub mod measurements;
+pub mod nccl_log;
 pub mod outputs;
 mod page;
 pub mod pci;

@@ -12,7 +12,7 @@ use clap::Args;
 use xtask::workspace::{cargo, exit, target};
 
 /// Crates without a system: they compute.
-const PURE: [&str; 11] = [
+const PURE: [&str; 10] = [
     "toporing-topology",
     "toporing-program",
     "toporing-plan",
@@ -21,7 +21,6 @@ const PURE: [&str; 11] = [
     "pages",
     "findings",
     "simulator",
-    "nccl-log",
     "records",
     "tuner-plugin",
 ];

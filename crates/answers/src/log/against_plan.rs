@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use findings::complete::Assumptions;
-use nccl_log::compare::answer::Answer;
-use nccl_log::compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
-use nccl_log::log::RankFacts;
-use nccl_log::{Communicator, Log};
 use planner::NcclVersion;
 use planner::settings::driver_number;
+use records::nccl_log::compare::answer::Answer;
+use records::nccl_log::compare::{Field, FieldComparison, PlannerOutcome, compare_partly};
+use records::nccl_log::log::RankFacts;
+use records::nccl_log::{Communicator, Log};
 use serde::Serialize;
 use topology::xml::Document;
 

@@ -3,9 +3,9 @@
 mod against_plan;
 pub(crate) mod page;
 
-use nccl_log::Log;
-use nccl_log::statement::Stage;
 use pages::Page;
+use records::nccl_log::Log;
+use records::nccl_log::statement::Stage;
 use serde::Serialize;
 
 use crate::JsonSchema;

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nccl_log::Communicator;
-use nccl_log::collect::Counts;
-use nccl_log::decisions::pattern;
-use nccl_log::log::{Graph, HostFacts, Oddity, RankFacts};
-use nccl_log::rebuilt::{rings, trees};
-use nccl_log::statement::Stage;
-use nccl_log::warning::result_name;
 use pages::numbers::{count, or_dash};
 use pages::{Page, Section, Table, row};
+use records::nccl_log::Communicator;
+use records::nccl_log::collect::Counts;
+use records::nccl_log::decisions::pattern;
+use records::nccl_log::log::{Graph, HostFacts, Oddity, RankFacts};
+use records::nccl_log::rebuilt::{rings, trees};
+use records::nccl_log::statement::Stage;
+use records::nccl_log::warning::result_name;
 
 use super::{Comparison, LogReport};
 

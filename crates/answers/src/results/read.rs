@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Result};
 use std::rc::Rc;
 
-use nccl_log::batch::{self, LineReader};
-use nccl_log::line::Lines;
-use nccl_log::{Known, ParsedLine};
 use program::Collective;
+use records::nccl_log::batch::{self, LineReader};
+use records::nccl_log::line::Lines;
+use records::nccl_log::{Known, ParsedLine};
 use records::results::json::JsonError;
 use records::results::ladder::Choice;
 use records::results::values::UnreadHeader;
@@ -82,7 +82,7 @@ const MOST_SEARCHED: u32 = 256;
 #[derive(Debug, Default)]
 pub struct Reader {
     results: Collector,
-    log: nccl_log::Collector,
+    log: records::nccl_log::Collector,
     name: String,
     lines: u32,
     /// What the text is instead.
@@ -94,7 +94,7 @@ impl Reader {
     pub fn new(name: &str) -> Self {
         let mut results = Collector::default();
         results.begin(name);
-        let mut log = nccl_log::Collector::default();
+        let mut log = records::nccl_log::Collector::default();
         log.begin(name);
         Self {
             results,
@@ -202,7 +202,7 @@ pub fn no_measurement(name: &str) -> String {
     )
 }
 
-fn logged(log: nccl_log::Log) -> LoggedFacts {
+fn logged(log: records::nccl_log::Log) -> LoggedFacts {
     let choices = log.choices();
     let version = log.versions.iter().max_by_key(|(_, count)| **count);
     let version = version.map(|it| it.0.clone());

@@ -7,12 +7,12 @@ use std::path::Path;
 use answers::job_options::Variables;
 use answers::log::{LogQuestion, compare};
 use answers::{JobSpec, Machine};
-use nccl_log::Collector;
-use nccl_log::compare::answer::Answer;
-use nccl_log::compare::{Field, PlannerOutcome, compare_partly};
 use plan::Algorithm;
 use planner::{Job, NcclVersion, Settings};
 use program::{Collective, Protocol};
+use records::nccl_log::Collector;
+use records::nccl_log::compare::answer::Answer;
+use records::nccl_log::compare::{Field, PlannerOutcome, compare_partly};
 
 /// Two ranks on the GPU of a guest with one H200 (docs/gpu.md), NCCL 2.32.3: its dump of the
 /// topology, and its log without what repeats.

@@ -8,13 +8,13 @@ use anyhow::{Result, bail};
 use nccl_binary::check::{Asked, Check, check};
 use nccl_binary::job::RESERVED;
 use nccl_binary::message::Network;
-use nccl_log::compare::{Field, FieldComparison, Tally};
 use plan::Algorithm;
 use plan::cost::{Calls, doubling};
 use planner::Job;
 use planner::cost::RUBIN_DRIVER;
 use planner::settings::DRIVER_VERSION;
 use program::Protocol;
+use records::nccl_log::compare::{Field, FieldComparison, Tally};
 
 use crate::environment::Environment;
 use crate::nccl_check::{host_process, library};

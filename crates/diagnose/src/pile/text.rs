@@ -4,13 +4,13 @@ use std::io::{BufRead, Result};
 
 use findings::causes::Subject;
 use findings::facts::Meaning;
-use nccl_log::batch::{self, LineReader};
-use nccl_log::line::Lines;
-use nccl_log::wrapper::bare;
-use nccl_log::{Known, ParsedLine};
 use records::Reader;
 use records::evidence::watchdog;
 use records::evidence::{inspector, ras};
+use records::nccl_log::batch::{self, LineReader};
+use records::nccl_log::line::Lines;
+use records::nccl_log::wrapper::bare;
+use records::nccl_log::{Known, ParsedLine};
 
 use super::Pile;
 use crate::events::{self, At, Event};

@@ -1,9 +1,9 @@
 //! The memory that NCCL allocated on each GPU, beside what is planned.
 
-use nccl_log::compare::{Answer, Field, FieldComparison, Tally};
 use plan::{Error, Plan, PlannedMachine};
 use planner::Settings;
 use planner::memory::{MemorySettings, MemoryUse, Stage, of_node};
+use records::nccl_log::compare::{Answer, Field, FieldComparison, Tally};
 
 /// Most GPUs that NCCL lets NVML list.
 const MOST_NUMBERS: i32 = 32;

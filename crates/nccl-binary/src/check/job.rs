@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use nccl_log::compare::Answer;
 use plan::RankOrder;
 use planner::{EqualHosts, Job, RankPlacement, Settings};
+use records::nccl_log::compare::Answer;
 use topology::System;
 use topology::join::Part;
 use topology::xml::{Document, Element, NCCL_FILE_ELEMENTS, Tag};

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use answers::report::Report;
 use anyhow::{Context, Result, anyhow, bail};
-use nccl_log::compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use plan::cost::{Calls, Registration};
 use plan::{Algorithm, CostTable, Plan};
 use planner::memory::MemorySettings;
 use planner::settings::CtaPolicy;
 use planner::{NcclVersion, Settings};
 use program::Protocol;
+use records::nccl_log::compare::{Answer, Field, FieldComparison, PlannerOutcome, compare};
 use serde::Serialize;
 
 use crate::JsonSchema;

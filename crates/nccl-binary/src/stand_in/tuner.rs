@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nccl_log::compare::answer::NvlinkDomains;
+use records::nccl_log::compare::answer::NvlinkDomains;
 use tuner_plugin::abi::{self, Code, Constants, Context, Logger, SUCCESS};
 use tuner_plugin::abi::{TunerV4, TunerV5, TunerV7};
 
