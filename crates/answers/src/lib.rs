@@ -11,7 +11,7 @@
 //! [`diff`] with its groups, [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
 //! [`simulate`], [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@engines`],
 //! [`mod@tune`]; [`recognize`], [`file_question`]; [`report`] (answers as JSON), [`terminal`]
-//! (pages that are text).
+//! (pages that are text), `perfetto` (traces).
 
 pub mod assume;
 pub mod assumptions;
@@ -44,6 +44,7 @@ mod nearest_version;
 pub mod order;
 pub mod overview;
 pub mod path;
+mod perfetto;
 pub mod program;
 pub mod question;
 pub mod rank;

@@ -1,8 +1,7 @@
 //! The plan of a job, how it was found, and a picture of a host, as JSON.
 
 use pages::Page;
-use pages::draw::{Channels, Marks};
-use plan::{Graph, GraphKind, Pattern};
+use pages::draw::plans;
 use planner::explain::{self, NodeNames};
 use serde_json::{Value, json};
 use topology::NodeType;
@@ -79,7 +78,7 @@ pub fn overview(
         "machines": machines.collect::<Vec<_>>(),
         "plan": json,
         "graph": job.planned.graph_file().ok(),
-        "picture": picture(job, machine, highlight, &Marks::default())?,
+        "picture": picture(job, machine, highlight)?,
         "devices": devices.map(|node| names.label(node).to_owned()).collect::<Vec<_>>(),
         "channels": channels.collect::<Vec<_>>(),
         "trails": trails.collect::<Vec<_>>(),
@@ -98,35 +97,9 @@ pub fn picture(
     job: &PlannedJob,
     machine: usize,
     highlight: Option<&str>,
-    marks: &Marks,
 ) -> Result<String, String> {
     let host = job.host(machine)?;
-    let (kind, channel) = match highlight.map(|it| it.split_once(':').unwrap_or((it, ""))) {
-        None => (GraphKind::Ring, None),
-        Some((kind, channel)) => {
-            let kinds = host.graphs.iter().map(|graph| graph.kind);
-            let kind = kinds.into_iter().find(|it| it.to_string() == kind);
-            (kind.ok_or("there are no such channels")?, Some(channel))
-        }
-    };
-    let none = Graph::empty(kind, Pattern::Ring);
-    let graph = host.graph(kind).unwrap_or(&none);
-    let count = graph.channels.len();
-    let routes: Vec<usize> = match channel {
-        None => Vec::new(),
-        Some("") => (0..count).collect(),
-        Some(number) => vec![number.parse().map_err(|_| "there is no such channel")?],
-    };
     let name = &job.planned.machines()[machine].name;
-    let name = match job.planned.plan().request.hosts {
-        0 | 1 => name.clone(),
-        hosts => format!("{name}, one of {hosts} hosts"),
-    };
-    let channels = Channels {
-        routing: host.view.routing(),
-        graph,
-        routes: &routes,
-        marks,
-    };
-    Ok(pages::draw::channels(&name, channels, true))
+    let highlight = highlight.map(plans::highlight).transpose()?;
+    plans::host(&job.planned, (name, host), highlight)
 }

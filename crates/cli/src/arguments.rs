@@ -40,6 +40,7 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use pages::draw::plans;
 
 use crate::output::{PlanFormat, ShowFormat};
 use bound::{BOUND_EXAMPLES, BoundArguments};
@@ -401,8 +402,8 @@ pub(crate) struct PlanArguments {
     pub json: bool,
     /// Draw channels as arrows over the picture of --format svg: ring, tree or nvls for all of
     /// them, ring:3 for one
-    #[arg(long, value_name = "CHANNELS", value_parser = picture::highlight)]
-    pub highlight: Option<picture::Highlight>,
+    #[arg(long, value_name = "CHANNELS", value_parser = plans::highlight)]
+    pub highlight: Option<plans::Highlight>,
     /// Plan other channels than NCCL's search finds
     #[arg(long, value_enum, default_value_t = Strategy::Nccl, hide_default_value = true)]
     pub strategy: Strategy,

@@ -9,7 +9,8 @@ use answers::head;
 use answers::job_options::Variables;
 use answers::sizes::{self, Sizes};
 use answers::{JobSpec, Machine, report};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
+use pages::draw::plans;
 use plan::{NcclVersion, Plan};
 use planner::Planned;
 use topology::differences::{Inventory, MachineDifference};
@@ -21,7 +22,6 @@ use crate::environment::Environment;
 use crate::input::{Source, refuse_missing, why};
 use crate::job::{self, Remedy};
 use crate::output::Output;
-use crate::pictures;
 use crate::render::Look;
 use crate::settings::read_settings;
 
@@ -231,7 +231,7 @@ fn two(
             let (Some(one), Some(other)) = (&planned, &other_planned) else {
                 bail!("a plan holds no links to draw; expected topology files with --format html");
             };
-            pictures::differences([one, other], &text(&answer, pictures::LOOK))?
+            plans::differences([one, other], &text(&answer, plans::LOOK)).map_err(Error::msg)?
         }
         DiffFormat::Json => report::json(&answer)?,
     };

@@ -6,6 +6,7 @@ use answers::JobSpec;
 use answers::log::{Comparison, LogError, LogQuestion, LogReport};
 use answers::report;
 use anyhow::{Context, Result, anyhow, bail};
+use files::TextStream;
 use records::nccl_log::{Collector, Log};
 
 use crate::arguments::compare::TextOrJson;
@@ -15,7 +16,6 @@ use crate::exit;
 use crate::job::Remedy;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::text_stream::TextStream;
 use crate::{complete, input};
 
 pub(crate) fn run(
@@ -93,7 +93,7 @@ fn read(arguments: &LogArguments, environment: &Environment, output: &mut Output
         let show = |read| progress.set(TextStream::progress(&label, size, read));
         let read = collector.read(&label, &mut stream.text, show);
         read.with_context(|| format!("cannot read {label}"))?;
-        stream.finish(output);
+        output.warnings.extend(stream.finish());
     }
     Ok(collector.finish())
 }

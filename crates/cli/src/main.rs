@@ -4,11 +4,11 @@
 //! functions that make text ([`output`]); `main` prints it.
 //!
 //! In reading order: [`arguments`], [`environment`], [`input`], [`sources`], [`settings`],
-//! [`job`], [`rank_order`], [`plan`], [`pictures`], [`perfetto`], [`rank`], [`show`], [`cost`],
+//! [`job`], [`rank_order`], [`plan`], [`rank`], [`show`], [`cost`],
 //! [`engines`], [`expect`], [`bound`], [`what_if`], [`export`](mod@export), [`tune`](mod@tune),
 //! [`diff`], [`program`], [`simulate`], [`step`](mod@step), [`fabric`], [`linux_only`], [`linux`]
 //! (`run`, `join`, `nccl_check`, `collect`, `driver`: not on other systems), [`live`],
-//! [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`text_stream`], [`log`],
+//! [`probing`], [`doctor`], [`matrix`], [`view`], [`machines`], [`log`],
 //! [`results`], [`watch`], [`complete`], [`vm`], [`render`], [`schemas`], [`output`], [`hints`],
 //! [`exit`].
 
@@ -53,8 +53,6 @@ mod measured;
 #[cfg(target_os = "linux")]
 mod nccl_check;
 mod output;
-mod perfetto;
-mod pictures;
 mod plan;
 mod probing;
 mod program;
@@ -71,7 +69,6 @@ mod show;
 mod simulate;
 mod sources;
 mod step;
-mod text_stream;
 mod tune;
 mod view;
 mod vm;

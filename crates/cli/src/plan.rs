@@ -8,14 +8,14 @@ use answers::better_rings::{BetterRings, BetterRingsError, better_rings};
 use answers::forests::with_forests;
 use answers::head;
 use answers::measured::{MeasuredLinks, page::section};
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
+use pages::draw::plans::{self, PictureFormat};
 use plan::Plan;
 use planner::Planned;
 
 use crate::arguments::{PlanArguments, Strategy};
 use crate::environment::Environment;
 use crate::output::{self, Output, PlanFormat};
-use crate::pictures::{self, PictureFormat};
 use crate::progress::Progress;
 use crate::render::plan::PlanPage;
 use crate::render::summary;
@@ -186,7 +186,7 @@ fn show(
                 connections: arguments.connections,
                 look: match format {
                     PlanFormat::Text => environment.look(),
-                    _ => pictures::LOOK,
+                    _ => plans::LOOK,
                 },
             };
             let drawn = match format {
@@ -206,7 +206,10 @@ fn show(
                     "a plan holds no links to draw; expected topology files with --format svg, html or dot"
                 );
             };
-            pictures::plan(planned, &page, drawn, arguments.highlight)?
+            {
+                let text = page.page().text(plans::LOOK);
+                plans::plan(planned, &text, drawn, arguments.highlight).map_err(Error::msg)?
+            }
         }
     };
     Ok(())

@@ -9,6 +9,7 @@ use answers::show::ShowReport;
 use answers::{JobSpec, Machine, report};
 use anyhow::{Result, bail};
 use pages::Page;
+use pages::draw::plans::{self, PictureFormat};
 use plan::{DecidingAssumption, Plan};
 use planner::Settings;
 use planner::explain::{self, NodeNames};
@@ -20,7 +21,6 @@ use crate::environment::Environment;
 use crate::input::{self, Source, is_recording};
 use crate::live;
 use crate::output::{Output, ShowFormat};
-use crate::pictures::{self, PictureFormat};
 use crate::render::{Look, access_control, document, planned_machines, tree};
 
 pub(crate) fn run(
@@ -47,8 +47,8 @@ pub(crate) fn run(
             bail!("a path is no picture; expected --format text or json with --path");
         }
         let system = system?;
-        let text = whole(&machine, &system, &given, pictures::LOOK);
-        output.text = pictures::machine(&machine.name, &system, picture, &text);
+        let text = whole(&machine, &system, &given, plans::LOOK);
+        output.text = plans::machine(&machine.name, &system, picture, &text);
         return Ok(());
     }
     output.text = match (&arguments.path, system) {

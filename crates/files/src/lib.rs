@@ -10,7 +10,7 @@
 //! ```
 //!
 //! In reading order: [`read`](mod@read) (bounded input), [`stream`] (input that
-//! is never held), `private` (files that only this user can
+//! is never held), [`text`] (plain or compressed), `private` (files that only this user can
 //! access; on Linux), [`write`](mod@write) (files that are whole or absent), `unix` and
 //! `windows` (what each system does for them), [`printable`](mod@printable) (text for terminals).
 
@@ -19,6 +19,7 @@ pub mod printable;
 pub mod private;
 pub mod read;
 pub mod stream;
+pub mod text;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -30,6 +31,7 @@ pub use printable::printable;
 pub use private::{Folder, Replaces};
 pub use read::{ReadError, read, read_text, standard_input};
 pub use stream::Stream;
+pub use text::TextStream;
 #[cfg(target_os = "linux")]
 pub use write::write_private;
 pub use write::{WriteError, write, write_all};

@@ -5,12 +5,11 @@ use std::rc::Rc;
 
 use answers::built_in;
 use answers::file_question::{FileQuestion, difference};
-use answers::overview::picture;
 use answers::report::Answered;
 use answers::request::{JobRequest, PlannedJob};
 use answers::step::picture::picture as step_picture;
 use answers::step::request::StepRequest;
-use planner::explain::NodeNames;
+use pages::draw::plans;
 use serde_json::{Value, json};
 
 use crate::request::Request;
@@ -72,16 +71,7 @@ fn with_picture(request: &StepRequest) -> Result<String, String> {
 fn with_pictures(job: &JobRequest, other: &JobRequest) -> Result<String, String> {
     let jobs = [planned(job)?, Rc::new(other.plan()?)];
     let report = difference([job, other], [&jobs[0], &jobs[1]])?.with_page()?;
-    let hosts = [jobs[0].host(0)?, jobs[1].host(0)?];
-    let names = hosts.map(|host| NodeNames::new(host.view.system()));
-    let marks = [
-        pages::draw::differences::marks(&names[0], &names[1], "gone"),
-        pages::draw::differences::marks(&names[1], &names[0], "new"),
-    ];
-    let mut pictures = Vec::new();
-    for number in [0, 1] {
-        pictures.push(picture(&jobs[number], 0, None, &marks[number])?);
-    }
+    let pictures = plans::beside([&jobs[0].planned, &jobs[1].planned], true)?;
     let pictures = json!(pictures);
     Ok(format!("{{\"report\":{report},\"pictures\":{pictures}}}"))
 }

@@ -14,7 +14,6 @@ use answers::built_in::MACHINES;
 use answers::overview::picture;
 use answers::request::JobRequest;
 use anyhow::{Context, Result, anyhow, ensure};
-use pages::draw::Marks;
 use pages::draw::text::escape;
 
 use xtask::workspace::{repository, target, web};
@@ -224,7 +223,7 @@ fn gallery(site: &mut Site) -> Result<String> {
     for machine in MACHINES {
         let drawn = JobRequest::of(machine.name)
             .plan()
-            .and_then(|job| picture(&job, 0, None, &Marks::default()));
+            .and_then(|job| picture(&job, 0, None));
         let drawn = drawn.map_err(|why| anyhow!("{}: {why}", machine.name))?;
         let file = format!("machines/{}.svg", machine.name);
         let _ = writeln!(

@@ -5,6 +5,7 @@ pub mod experts;
 mod inner;
 mod page;
 mod question;
+pub mod trace;
 
 use plan::expand::Expansion;
 use plan::{GraphKind, Plan};

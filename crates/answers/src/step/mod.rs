@@ -6,7 +6,7 @@
 //! experts), [`calibration`] (times corrected by measurements), `samples` (what corrections are
 //! made of), `pricing` (all of these), [`clock`] (the step on a virtual clock), [`memory`],
 //! [`measured`] (beside what ran), `page`, [`beside`] (several clusters), [`picture`],
-//! [`placement`], [`request`].
+//! [`trace`], [`placement`], [`request`].
 
 pub mod beside;
 pub mod calibration;
@@ -24,6 +24,7 @@ pub mod request;
 mod samples;
 pub mod shapes;
 mod sharing;
+pub mod trace;
 
 use pages::{Field, Page};
 use planner::{Job, Settings};

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use diagnose::Pile;
 use diagnose::archive::{self, Allowance, MOST_FILES};
+use files::TextStream;
 
 use crate::environment::Environment;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::text_stream::TextStream;
 
 /// How deep folders are read.
 const MOST_DEPTH: usize = 8;
@@ -131,7 +131,7 @@ fn one(
             pile.read(&label, bounded, show).with_context(cannot)?;
         }
     }
-    stream.finish(output);
+    output.warnings.extend(stream.finish());
     Ok(())
 }
 

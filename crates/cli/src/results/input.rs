@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use answers::results::ReadTable;
 use answers::results::read::{ReadFile, Reader, is_json, no_measurement, read as read_whole};
 use anyhow::{Context, Result, bail};
+use files::TextStream;
 
 use crate::environment::{Environment, helpers};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::text_stream::TextStream;
 
 /// Largest JSON file that is read, bytes.
 const JSON_LIMIT: u64 = 256 << 20;
@@ -43,7 +43,7 @@ pub(super) fn read(
                 "{label}: more tables, rows or ranks than are kept; the rest is left out"
             ));
         }
-        stream.finish(output);
+        output.warnings.extend(stream.finish());
         let is_told = !read.unread.is_empty();
         output.warnings.extend(read.unread);
         if read.tables.is_empty() && !is_told {

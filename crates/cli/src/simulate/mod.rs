@@ -1,12 +1,11 @@
 //! `topo simulate`: a collective on a virtual clock.
 
 mod experts;
-mod trace;
 
 use std::path::Path;
 
 use answers::report;
-use answers::simulate::{SimulateError, SimulateQuestion, planned, saved, without_plan};
+use answers::simulate::{SimulateError, SimulateQuestion, planned, saved, trace, without_plan};
 use anyhow::{Context, Result, anyhow, bail};
 use simulator::Fabric;
 

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use answers::step::Measurements;
 use anyhow::{Result, anyhow, bail};
+use files::TextStream;
 use workload::{Files, Workload};
 
 use crate::arguments::step::StepArguments;
 use crate::output::Output;
-use crate::text_stream::TextStream;
 
 /// Reads the workload that the arguments name. `ranks` is the number of ranks of the job.
 pub(super) fn workload(
@@ -29,7 +29,7 @@ pub(super) fn workload(
         let mut stream = TextStream::open(file)?;
         let name = stream.label.clone();
         files.add(&name, &mut stream.text, ranks)?;
-        stream.finish(output);
+        output.warnings.extend(stream.finish());
     }
     Ok(files.workload(ranks)?)
 }

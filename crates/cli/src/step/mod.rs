@@ -3,12 +3,11 @@
 mod beside;
 mod input;
 mod placed;
-mod trace;
 
 use answers::report;
 use answers::step::picture::picture;
 use answers::step::placement::place;
-use answers::step::{StepError, StepQuestion, step};
+use answers::step::{StepError, StepQuestion, step, trace};
 use anyhow::{Result, anyhow};
 
 use crate::arguments::step::{PlacementSearch, StepArguments, StepFormat};

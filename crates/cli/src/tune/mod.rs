@@ -5,7 +5,8 @@ pub(crate) mod check;
 
 use answers::report;
 use answers::tune::{TuneReport, WrittenFiles, tune};
-use anyhow::Result;
+use anyhow::{Error, Result};
+use pages::draw::plans;
 use plan::cost::Calls;
 use planner::{Job, Settings};
 
@@ -15,7 +16,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::settings::warn_of_doubtful;
 use crate::sources::{self};
-use crate::{cost, export, job, linux, pictures};
+use crate::{cost, export, job, linux};
 
 pub(crate) fn run(
     arguments: &TuneArguments,
@@ -42,7 +43,7 @@ pub(crate) fn run(
     output.differs = answer.checks.iter().any(|it| !it.agrees);
     output.text = match arguments.format() {
         TuneFormat::Text => answer.page().text(environment.look()),
-        TuneFormat::Html => html(&answer, &answer.page().text(pictures::LOOK))?,
+        TuneFormat::Html => html(&answer, &answer.page().text(plans::LOOK))?,
         TuneFormat::Json => report::json(&answer)?,
     };
     Ok(())
@@ -68,5 +69,5 @@ fn job_to_tune(
 /// The page with pictures of the machine under the proposal.
 fn html(answer: &TuneReport, text: &str) -> Result<String> {
     let proposed = answer.proposal.as_ref().map(|it| &it.planned);
-    pictures::page(proposed.unwrap_or(&answer.now), text)
+    plans::page(proposed.unwrap_or(&answer.now), text).map_err(Error::msg)
 }

@@ -6,7 +6,8 @@
 //! colors for light and dark screens, and a hint for each box and line.
 //!
 //! The crate is pure. In reading order: [`parts`], [`layout`], [`svg`], [`traffic`], [`picture`],
-//! [`strips`], [`differences`], [`timeline`](mod@timeline), [`dot`](mod@dot), [`html`].
+//! [`strips`], [`differences`], [`timeline`](mod@timeline), [`dot`](mod@dot), [`html`],
+//! [`plans`].
 
 pub mod differences;
 pub mod dot;
@@ -14,6 +15,7 @@ pub mod html;
 pub mod layout;
 pub mod parts;
 pub mod picture;
+pub mod plans;
 pub mod strips;
 pub mod svg;
 pub mod text;

@@ -1,7 +1,6 @@
 //! The trace of a simulation in Chrome's Trace Event format, which Perfetto reads.
 
-use answers::simulate::SimulateReport;
-use anyhow::Result;
+use super::SimulateReport;
 use serde::Serialize;
 use simulator::model::Use;
 use simulator::outcome::SpanContent;
@@ -31,7 +30,10 @@ struct Details {
 }
 
 /// A process for each rank, a thread for each lane and each connection over the network.
-pub(super) fn perfetto(job: &SimulateReport) -> Result<String> {
+///
+/// # Errors
+/// None is known.
+pub fn perfetto(job: &SimulateReport) -> Result<String, serde_json::Error> {
     let simulated = &job.simulated;
     let model = &simulated.model;
     let mut events = Vec::new();
@@ -76,13 +78,13 @@ pub(super) fn perfetto(job: &SimulateReport) -> Result<String> {
         let details = Details { bytes: span.bytes };
         events.push(Event::span(name, (pid, tid), time, details));
     }
-    Ok(serde_json::to_string(&Trace {
+    serde_json::to_string(&Trace {
         display_time_unit: "ns",
         other_data: OmittedSpans {
             spans_left_out: simulated.outcome.spans_left_out,
         },
         trace_events: events,
-    })?)
+    })
 }
 
 /// The action of a step, in a word.

@@ -1,8 +1,7 @@
 //! The predicted time line of a step in Chrome's Trace Event format, which Perfetto reads.
 
-use answers::step::StepReport;
-use answers::step::picture::label;
-use anyhow::Result;
+use super::StepReport;
+use super::picture::label;
 use serde::Serialize;
 use workload::Workload;
 
@@ -28,7 +27,10 @@ enum Details {
 }
 
 /// A thread for the computation of a rank, and one for each group.
-pub(super) fn perfetto(answer: &StepReport, workload: &Workload) -> Result<String> {
+///
+/// # Errors
+/// None is known.
+pub fn perfetto(answer: &StepReport, workload: &Workload) -> Result<String, serde_json::Error> {
     let mut events = vec![
         Event::named("process_name", (0, 0), answer.name.clone()),
         Event::named("thread_name", (0, 0), "computation".to_owned()),
@@ -52,10 +54,10 @@ pub(super) fn perfetto(answer: &StepReport, workload: &Workload) -> Result<Strin
         let place = (0, thread(call.group));
         events.push(Event::span(label(call), place, time, details));
     }
-    Ok(serde_json::to_string(&Trace {
+    serde_json::to_string(&Trace {
         display_time_unit: "ms",
         trace_events: events,
-    })?)
+    })
 }
 
 /// The thread of a group; the first one is that of computation.

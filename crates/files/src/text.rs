@@ -5,11 +5,10 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-use anyhow::{Context, Result, bail};
-use files::Stream;
 use flate2::bufread::MultiGzDecoder;
+use thiserror::Error;
 
-use crate::output::Output;
+use crate::Stream;
 
 /// Bytes that are read at once.
 const PIECE: usize = 256 << 10;
@@ -18,8 +17,30 @@ const PIECE: usize = 256 << 10;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
+/// Why no text can be read.
+#[derive(Debug, Error)]
+pub enum TextError {
+    /// The file is not there, or no file.
+    #[error("cannot read {label}")]
+    Unreadable {
+        /// The name of the file.
+        label: String,
+        /// What the system says.
+        #[source]
+        why: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Another compression than gzip.
+    #[error(
+        "{label} is compressed with zstd; expected plain text or gzip: `zstdcat {label} | topo … -`"
+    )]
+    Zstd {
+        /// The name of the file.
+        label: String,
+    },
+}
+
 /// A text that is read in pieces.
-pub(crate) struct TextStream {
+pub struct TextStream {
     /// The name of the file in messages.
     pub label: String,
     /// The text.
@@ -31,7 +52,10 @@ pub(crate) struct TextStream {
 
 impl TextStream {
     /// Opens a file, or standard input for `-`.
-    pub(crate) fn open(file: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// It cannot be read, or zstd wrote it.
+    pub fn open(file: &Path) -> Result<Self, TextError> {
         let is_input = file == Path::new("-");
         let label = match is_input {
             true => "standard input".to_owned(),
@@ -41,15 +65,17 @@ impl TextStream {
             true => Stream::standard_input(),
             false => Stream::open(file),
         };
-        let stream = stream.with_context(|| format!("cannot read {label}"))?;
+        let cannot = |why: Box<dyn std::error::Error + Send + Sync>| TextError::Unreadable {
+            label: label.clone(),
+            why,
+        };
+        let stream = stream.map_err(|why| cannot(why.into()))?;
         let size = stream.size();
         let mut stream = BufReader::with_capacity(PIECE, stream);
         let first = stream.fill_buf();
-        let first = first.with_context(|| format!("cannot read {label}"))?;
+        let first = first.map_err(|why| cannot(why.into()))?;
         if first.starts_with(&ZSTD) {
-            bail!(
-                "{label} is compressed with zstd; expected plain text or gzip: `zstdcat {label} | topo … -`"
-            );
+            return Err(TextError::Zstd { label });
         }
         let damage = Rc::default();
         if !first.starts_with(&GZIP) {
@@ -73,7 +99,7 @@ impl TextStream {
     }
 
     /// How many of its bytes were read, in words.
-    pub(crate) fn progress(label: &str, size: Option<u64>, read: u64) -> String {
+    pub fn progress(label: &str, size: Option<u64>, read: u64) -> String {
         match size {
             Some(all) => format!("reading {label}: {} of {} MB", read >> 20, all >> 20),
             None => format!("reading {label}: {} MB of text", read >> 20),
@@ -81,18 +107,16 @@ impl TextStream {
     }
 
     /// Its bytes, if that is known.
-    pub(crate) const fn size(&self) -> Option<u64> {
+    pub const fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// Warns if the text ended before its end.
-    pub(crate) fn finish(self, output: &mut Output) {
-        if let Some(why) = self.damage.borrow().as_ref() {
-            let label = &self.label;
-            output.warnings.push(format!(
-                "{label}: {why}; what was read until there is shown"
-            ));
-        }
+    /// A warning if the text ended before its end.
+    pub fn finish(self) -> Option<String> {
+        let why = self.damage.borrow();
+        let label = &self.label;
+        why.as_ref()
+            .map(|why| format!("{label}: {why}; what was read until there is shown"))
     }
 }
 
