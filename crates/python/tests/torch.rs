@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use support::answered::answered;
-use support::{Package, agents_python, here, plain_python, torch_python};
+use support::{Package, agents_python, here, inspector, plain_python, torch_python};
 use testkit::phantom::Phantom;
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         with_python("plan", &["plan.py"], 1),
         with_python("memory", &["memory.py"], 2),
         Trial::ignorable_test("agents", agents),
+        Trial::ignorable_test("inspected", inspected),
         Trial::ignorable_test("answers", answers),
         Trial::ignorable_test("arrays_of_gpus", arrays_of_gpus),
     ];
@@ -162,6 +163,18 @@ fn agents() -> Result<Completion, Failed> {
         return Ok(Completion::ignored_with(why));
     };
     Package::make()?.run(&python, &["agents.py"])?;
+    Ok(Completion::Completed)
+}
+
+/// The protocol's inspector asks the server for agents.
+fn inspected() -> Result<Completion, Failed> {
+    let (Some(python), Some(inspector)) = (agents_python(), inspector()) else {
+        let why =
+            "not run: there is no package mcp or no inspector (cargo xtask fetch mcp, inspector)";
+        return Ok(Completion::ignored_with(why));
+    };
+    let inspector = inspector.display().to_string();
+    Package::make()?.run(&python, &["inspected.py", &inspector])?;
     Ok(Completion::Completed)
 }
 

@@ -32,6 +32,8 @@ enum What {
     /// The client of the Model Context Protocol with Python, in a virtual environment of 70 MB,
     /// from PyPI by pip
     Mcp,
+    /// The inspector of that protocol, 150 MB, from npm; needs Node.js
+    Inspector,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
         /// A version; none: the newest
@@ -50,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         What::Browser => browser::fetch(),
         What::Torch { version } => python::fetch(version.as_deref()),
         What::Mcp => python::fetch_mcp(),
+        What::Inspector => python::fetch_inspector(),
     }
 }
 

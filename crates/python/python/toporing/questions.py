@@ -117,11 +117,22 @@ def tools() -> dict[str, Tool]:
 
 
 def _read(schema: Mapping[str, Any], value: Any) -> Any:
-    """Arguments, with the files that they name."""
+    """Arguments, with the files that they name.
+
+    Some clients send an object or a list as JSON text.
+    """
     if isinstance(value, str):
         kinds = [schema, *schema.get("anyOf", [])]
         readers = [_FILES[it["$ref"]] for it in kinds if it.get("$ref") in _FILES]
-        return readers[0](value) if readers else value
+        if readers:
+            return readers[0](value)
+        kind = {"{": "object", "[": "array"}.get(value.lstrip()[:1])
+        if kind is None or not any(kind in _resolved(it).get("type", "") for it in kinds):
+            return value
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
     schema = _resolved(schema)
     if isinstance(value, Mapping):
         alternatives = [_resolved(it) for it in schema.get("anyOf", [])]

@@ -109,6 +109,12 @@ async def refusals(client):
         questions_of_topo.answer("cost", {"job": {"file": "\ud800"}})
     except (ValueError, OSError):
         pass
+    # As JSON text; a text that is none is refused.
+    for job, expected in (('{"file": "dgx-h100"}', False), ('{"file": ', True), ("[" * 100_000, True)):
+        text, failed = await ask(client, "bound", job=job)
+        assert failed is expected, (job[:30], text[:300])
+    text, failed = await ask(client, "cost", job='{"file": "dgx-h100"}', sizes="[1024]")
+    assert not failed and "1K" in text, text
     text, failed = await ask(client, "bound", job={"file": "dgx-h100"}, json=True)
     assert not failed and json.loads(text)["format"] == "topo-bound", text
     sizes = [1 << 10 | it for it in range(2_000)]

@@ -29,12 +29,22 @@ pub fn agents_python() -> Option<PathBuf> {
     fetched("mcp")
 }
 
+/// The inspector of that protocol, if it was fetched.
+pub fn inspector() -> Option<PathBuf> {
+    in_target("inspector/node_modules/.bin/mcp-inspector")
+}
+
 /// The Python of a virtual environment that was fetched.
 fn fetched(name: &str) -> Option<PathBuf> {
+    in_target(&format!("{name}/bin/python"))
+}
+
+/// A file that was fetched.
+fn in_target(path: &str) -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| here().join("../../target"), PathBuf::from);
-    let python = target.join(name).join("bin/python");
-    python.exists().then_some(python)
+    let found = target.join(path);
+    found.exists().then_some(found)
 }
 
 /// Any Python that can load the module: 3.9 or newer.

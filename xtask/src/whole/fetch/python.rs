@@ -44,6 +44,24 @@ pub(super) fn fetch_mcp() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Installs the inspector of the Model Context Protocol in `target/inspector`: all of it, or none.
+///
+/// # Errors
+/// There is no Node.js, or npm fails.
+pub(super) fn fetch_inspector() -> Result<ExitCode> {
+    let place = target().join("inspector");
+    if !place.exists() {
+        let beside = place.with_extension("new");
+        let _ = fs::remove_dir_all(&beside);
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+        run(npm.arg(&beside).arg("@modelcontextprotocol/inspector"))?;
+        fs::rename(&beside, &place)?;
+    }
+    println!("inspector: {}", place.display());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Makes a virtual environment with packages: all of it, or none.
 fn environment(place: &Path, packages: &[&str]) -> Result<()> {
     let beside = place.with_extension("new");
