@@ -32,6 +32,9 @@ enum What {
     /// The client of the Model Context Protocol with Python, in a virtual environment of 70 MB,
     /// from PyPI by pip
     Mcp,
+    /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest), in a
+    /// virtual environment of 120 MB, from PyPI by pip
+    Readers,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
         /// A version; none: the newest
@@ -49,7 +52,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         What::Drivers => drivers::fetch(),
         What::Browser => browser::fetch(),
         What::Torch { version } => python::fetch(version.as_deref()),
-        What::Mcp => python::fetch_mcp(),
+        What::Mcp => python::fetch_packages("mcp", &["mcp>=2,<3"]),
+        What::Readers => python::fetch_packages("readers", &python::READERS),
     }
 }
 

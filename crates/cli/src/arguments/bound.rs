@@ -6,6 +6,7 @@ use answers::bound::BoundQuestion;
 use clap::Args;
 
 use super::JobArguments;
+use super::checks::CheckFiles;
 use super::compare::FormArguments;
 use super::measured::MeasuredArguments;
 
@@ -60,4 +61,6 @@ pub(crate) struct BoundArguments {
     pub measured: MeasuredArguments,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub outputs: CheckFiles,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use answers::values::within;
 use clap::Args;
 
+use super::checks::CheckFiles;
 use super::compare::FormArguments;
 
 pub(crate) const DIAGNOSE_EXAMPLES: &str = "\
@@ -74,4 +75,6 @@ pub(crate) struct DiagnoseArguments {
     pub list: bool,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub outputs: CheckFiles,
 }

