@@ -23,7 +23,8 @@ Reads logs (also compressed with gzip), PyTorch's flight recorders (pickle and J
 is executed), reports of ncclras (text and JSON), lines of NCCL's Inspector, topology files, listings \
 (nvidia-smi topo, -q, -q -x, nvlink -s; lspci -vv, ibstat, rdma link, dmesg) and matrices of nvbandwidth \
 (text and JSON) and p2pBandwidthLatencyTest.
-Exit status: 0 when nothing is found, 1 when there is a verdict, 2 when an input cannot be read.";
+Exit status: 0 when nothing is found, 1 when there is a verdict, 3 when an error has no known cause or one \
+of several inputs cannot be read, 2 when none can be.";
 
 pub(crate) const COLLECT_EXAMPLES: &str = "\
 Examples:

@@ -67,7 +67,7 @@ fn judged((_, file, topo, verdict): &Way) -> Result<(), Failed> {
         .env("TOPO", env!("CARGO_BIN_EXE_topo"))
         .env("TOPO_SECONDS", "2");
     command
-        .env("FILES", format!("\n{file}\n"))
+        .env("TOPOLOGIES", format!("\n{file}\n"))
         .env("JUNIT", "junit.xml");
     command.env("GITHUB_OUTPUT", folder.path().join("output"));
     let said = command.stdin(Stdio::null()).output()?;

@@ -8,7 +8,7 @@ use findings::check::Verdict;
 macro_rules! ranks {
     (4) => {
         concat!(
-            "# nThread 1 nGpus 4 minBytes 8589934592 maxBytes 8589934592\n# Using devices\n",
+            "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 4 minBytes 8589934592 maxBytes 8589934592\n# Using devices\n",
             "#  Rank  0 Group  0 Pid   7001 on       n1 device  0 [0000:1b:00] NVIDIA H100 80GB HBM3\n",
             "#  Rank  1 Group  0 Pid   7001 on       n1 device  1 [0000:43:00] NVIDIA H100 80GB HBM3\n",
             "#  Rank  2 Group  0 Pid   7001 on       n1 device  2 [0000:52:00] NVIDIA H100 80GB HBM3\n",
@@ -35,14 +35,13 @@ macro_rules! columns {
 
 /// A table of a number of GPUs with a bus bandwidth.
 macro_rules! table {
-    ($ranks:tt, $gbps:literal) => {
+    ($ranks:tt, $time:literal, $algorithm:literal, $gbps:literal) => {
         concat!(
             ranks!($ranks),
             columns!(),
-            "  8589934592    2147483648     float     sum      -1  35000.0  245.43  ",
-            $gbps,
-            "    N/A  35010.0  245.36  ",
-            $gbps,
+            "  8589934592    2147483648     float     sum      -1  ",
+            concat!($time, "  ", $algorithm, "  ", $gbps, "    N/A  "),
+            concat!($time, "  ", $algorithm, "  ", $gbps),
             "    N/A\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : ",
             $gbps,
             " \n#\n"
@@ -112,8 +111,8 @@ pub(crate) struct Run {
 const GOOD: Run = Run {
     name: "good",
     needs: Needs::Nothing,
-    program: Some(prints!(table!(8, "440.50"))),
-    log: Some(table!(8, "440.50")),
+    program: Some(prints!(table!(8, "34126.3", "251.71", "440.50"))),
+    log: Some(table!(8, "34126.3", "251.71", "440.50")),
     tools: &[],
     verdict: Verdict::Pass,
     says: &[],
@@ -122,10 +121,10 @@ const GOOD: Run = Run {
 /// A slow one.
 const SLOW: Run = Run {
     name: "slow",
-    program: Some(prints!(table!(8, "233.10"))),
-    log: Some(table!(8, "233.10")),
+    program: Some(prints!(table!(8, "64489.0", "133.20", "233.10"))),
+    log: Some(table!(8, "64489.0", "133.20", "233.10")),
     verdict: Verdict::Fail,
-    says: &["430"],
+    says: &["430", "429.7"],
     ..GOOD
 };
 
@@ -137,9 +136,9 @@ pub(crate) fn selected() -> Run {
         name: "selected_gpus",
         program: Some(concat!(
             "[ \"$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER\" = \"4,5,6,7 PCI_BUS_ID\" ] || exit 3\n",
-            prints!(table!(4, "429.50"))
+            prints!(table!(4, "30000.1", "286.33", "429.50"))
         )),
-        log: Some(table!(4, "429.50")),
+        log: Some(table!(4, "30000.1", "286.33", "429.50")),
         ..GOOD
     }
 }
@@ -176,11 +175,14 @@ pub(crate) static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
         // A driver that breaks in the last moment: the table is whole, the run is not.
         Run {
             name: "fails_after_its_table",
-            program: Some(concat!(prints!(table!(8, "233.10")), "\nkill -SEGV $$")),
+            program: Some(concat!(
+                prints!(table!(8, "64489.0", "133.20", "233.10")),
+                "\nkill -SEGV $$"
+            )),
             log: Some(concat!(
                 ranks!(8),
                 columns!(),
-                "  8589934592    2147483648     float     sum      -1  35000.0  245.43  233.10    N/A\n",
+                "  8589934592    2147483648     float     sum      -1  64489.0  133.20  233.10    N/A\n",
                 "n1: Test CUDA failure common.cu:1042 'unspecified launch failure'\n"
             )),
             verdict: UNKNOWN,
@@ -222,8 +224,8 @@ pub(crate) static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
         },
         Run {
             name: "fewer_gpus",
-            program: Some(prints!(table!(4, "440.10"))),
-            log: Some(table!(4, "440.10")),
+            program: Some(prints!(table!(4, "29277.2", "293.40", "440.10"))),
+            log: Some(table!(4, "29277.2", "293.40", "440.10")),
             verdict: UNKNOWN,
             says: &["4 GPUs"],
             ..GOOD
@@ -241,11 +243,11 @@ pub(crate) static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
             name: "hostile_output",
             program: Some(concat!(
                 "printf '# $(touch hacked) `touch hacked` %%s \\033[31m; touch hacked\\n'\n",
-                prints!(table!(8, "233.10"))
+                prints!(table!(8, "64489.0", "133.20", "233.10"))
             )),
             log: Some(concat!(
                 "# $(touch hacked) `touch hacked` \u{1b}[31m\n",
-                table!(8, "233.10")
+                table!(8, "64489.0", "133.20", "233.10")
             )),
             ..SLOW
         },
@@ -261,8 +263,8 @@ pub(crate) static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
         },
         Run {
             name: "not_a_number",
-            program: Some(prints!(table!(8, "nan"))),
-            log: Some(table!(8, "nan")),
+            program: Some(prints!(table!(8, "34126.3", "251.71", "nan"))),
+            log: Some(table!(8, "34126.3", "251.71", "nan")),
             verdict: UNKNOWN,
             says: &[
                 "no bandwidth",
@@ -274,8 +276,8 @@ pub(crate) static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
         },
         Run {
             name: "zero",
-            program: Some(prints!(table!(8, "0.00"))),
-            log: Some(table!(8, "0.00")),
+            program: Some(prints!(table!(8, "34126.3", "251.71", "0.00"))),
+            log: Some(table!(8, "34126.3", "251.71", "0.00")),
             verdict: UNKNOWN,
             says: &[
                 "no bandwidth",
@@ -388,7 +390,10 @@ pub(crate) static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
         Run {
             name: "used_meanwhile",
             needs: Needs::Idle,
-            program: Some(concat!("echo >used\n", prints!(table!(8, "233.10")))),
+            program: Some(concat!(
+                "echo >used\n",
+                prints!(table!(8, "64489.0", "133.20", "233.10"))
+            )),
             tools: &[(
                 "nvidia-smi",
                 "case $* in *compute_cap*) echo 9.0 ;; *) [ ! -e used ] || echo 7001 ;; esac",

@@ -34,7 +34,12 @@ pub fn junit(command: &str, checks: &[Check]) -> String {
             Verdict::Skipped(_) => "/>\n".to_owned(),
             _ => {
                 let (kind, proof) = (it.maturity.word(), escaped(&it.proof));
-                format!(" type=\"{kind}\">To prove it: {proof}</{element}>\n")
+                let proof = if proof.is_empty() {
+                    proof
+                } else {
+                    format!("To prove it: {proof}")
+                };
+                format!(" type=\"{kind}\">{proof}</{element}>\n")
             }
         };
         text += "    </testcase>\n";
