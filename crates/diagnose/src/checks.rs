@@ -39,12 +39,11 @@ pub(crate) fn checks(
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let what = format!("{shown}{more}: {}", input.kind);
-        let check = Check::new("input", what, Maturity::Modelled);
+        let check = Check::new("input", format!("{shown}{more}"), Maturity::Modelled);
         let check = check.expects("nothing that names a cause", "topo diagnose");
         match input.is_read {
-            true => check,
-            false => check.unknown(format!("it was not read: {}", input.kind)),
+            true => check.judged(true, &input.kind),
+            false => check.unknown(&input.kind),
         }
     }));
     checks

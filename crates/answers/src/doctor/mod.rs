@@ -251,18 +251,18 @@ fn checks(all: &[CheckedMachine], groups: Option<&Groups>) -> Vec<Check> {
     }
     for it in all {
         if let Err(why) = &it.content {
-            checks.push(Check::new("readable", &it.file, Maturity::Modelled).unknown(why));
+            let mut unread = Check::new("readable", &it.file, Maturity::Modelled);
+            unread.seen.clone_from(why);
+            checks.push(unread.unknown("it cannot be read"));
         }
     }
     if let Some(groups) = groups {
-        let what = format!("{} machines", machines.len());
-        let seen = match groups.all.len() {
-            1 => "all are equal".to_owned(),
-            count => format!("{count} groups"),
-        };
+        let read = || groups.all.iter().filter(|it| it.cannot_be_read.is_none());
+        let seen = format!("different kinds of machines: {}", read().count());
+        let what = format!("all machines: {}", machines.len());
         let alike = Check::new("alike", what, Maturity::Modelled);
-        let alike = alike.expects("machines of which a job notices no difference", "topo diff");
-        checks.push(alike.judged(!groups.differ(), seen));
+        let alike = alike.expects("no difference that a job notices", "topo diff");
+        checks.push(alike.judged(!read().any(|it| it.noticed), seen));
     }
     checks
 }

@@ -7,13 +7,15 @@ mod outputs;
 mod readers;
 mod runs;
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode, Output, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use readers::{Ended, READERS, Reader};
-use runs::{RUNS, Run};
+use runs::{Run, runs};
 
 /// The fewest pairs of a generated file and a way to fail.
 const CELLS: usize = 120;
@@ -44,16 +46,14 @@ fn main() -> ExitCode {
     // Most wait for programs that hang.
     arguments.test_threads.get_or_insert(8);
     let mut trials = Vec::new();
+    let runs: &'static [Run] = runs().leak();
     for reader in READERS {
-        for run in RUNS.iter().filter(|run| reader.reads(run)) {
+        for run in runs.iter().filter(|run| reader.reads(run)) {
             let host = HOSTS[usize::from(run.name.starts_with("hostile"))];
             let name = format!("{}::{}", reader.name, run.name);
             let trial = Trial::ignorable_test(name, move || judged(reader, run, host));
             trials.push(trial);
         }
-        let name = format!("{}::selected_gpus", reader.name);
-        let is_asked = reader.format.is_some();
-        trials.extend(is_asked.then(|| Trial::ignorable_test(name, move || selected(reader))));
     }
     trials.extend(action::trials());
     assert!(
@@ -70,7 +70,7 @@ fn not_run(why: &str) -> Result<Completion, Failed> {
 }
 
 /// The file that `topo expect` writes.
-fn written(format: &str, options: &[&str]) -> Result<String, Failed> {
+fn written(format: &str, options: &[impl AsRef<OsStr>]) -> Result<String, Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command.args(["expect", "dgx-h100", "--sizes", "8G", "--format", format]);
     let said = command.args(options).output()?;
@@ -88,11 +88,11 @@ fn text(said: &Output) -> String {
 
 /// A reader's verdict on a run, and whether it says that verdict and why.
 fn judged(reader: &Reader, run: &Run, host: &str) -> Result<Completion, Failed> {
-    let Some(ended) = read(reader, run, host, &[])? else {
+    let Some(ended) = read(reader, run, host)? else {
         return not_run(reader.lacks);
     };
     let verdict = (reader.verdict)(&ended, host);
-    let expected = run.verdict.word();
+    let expected = run.verdict.as_str();
     if verdict != Some(expected) {
         let told = &ended.told;
         return Err(format!("{verdict:?}, expected {expected:?}\n{}{told}", ended.text).into());
@@ -111,30 +111,32 @@ fn judged(reader: &Reader, run: &Run, host: &str) -> Result<Completion, Failed> 
     }
 }
 
-/// A job of some GPUs measures those, and not the first ones of the host.
-fn selected(reader: &Reader) -> Result<Completion, Failed> {
-    match read(reader, &runs::selected(), "n1", &["--gpus", "4-7"])? {
-        None => not_run(reader.lacks),
-        Some(ended) if (reader.verdict)(&ended, "n1") == Some("pass") => Ok(Completion::Completed),
-        Some(ended) => Err(ended.text.into()),
-    }
-}
-
 /// Runs a reader in a folder of its own; `None` if it is not here.
-fn read(reader: &Reader, run: &Run, host: &str, options: &[&str]) -> Result<Option<Ended>, Failed> {
+fn read(reader: &Reader, run: &Run, host: &str) -> Result<Option<Ended>, Failed> {
     let folder = tempfile::tempdir()?;
     let programs = folder.path().join("programs");
     std::fs::create_dir(&programs)?;
-    for (name, script) in TOOLS.iter().chain(run.tools) {
+    let tools = run
+        .tools
+        .iter()
+        .map(|(name, script)| (name.as_str(), script.as_str()));
+    for (name, script) in TOOLS.into_iter().chain(tools) {
         executable(&programs.join(name), script)?;
     }
-    if let Some(program) = run.program {
-        executable(&programs.join("all_reduce_perf"), program)?;
+    if let Some(program) = &run.program {
+        let path = programs.join("all_reduce_perf");
+        executable(&path, program)?;
+        if !reader.has.contains(&"programs") {
+            let log = File::create(folder.path().join("all_reduce.log"))?;
+            let mut command = Command::new("timeout");
+            command.args(["-k", "1", "2"]).arg(path).env("READ", "1");
+            command.stdout(log).stderr(Stdio::null()).status()?;
+        }
     }
-    if let Some(log) = run.log {
-        std::fs::write(folder.path().join("all_reduce.log"), log)?;
-    }
-    let file = reader.format.map(|it| written(it, options)).transpose()?;
+    let file = reader
+        .format
+        .map(|it| written(it, &run.options))
+        .transpose()?;
     let ended = (reader.run)(folder.path(), &file.unwrap_or_default(), host)?;
     match folder.path().join("hacked").exists() {
         true => Err("a name was run as a program".into()),

@@ -75,7 +75,7 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
         Trial::ignorable_test(name, move || {
             let folder = tempfile::tempdir()?;
             let file = folder.path().join(PYTHON[2].0);
-            fs::write(&file, written(format, &[])?)?;
+            fs::write(&file, written(format, &["--json"; 0])?)?;
             parsed(&PYTHON[2], &file)
         })
     });

@@ -8,7 +8,7 @@ use libtest_mimic::Failed;
 
 use findings::check::Verdict;
 
-use crate::runs::{Needs, Run};
+use crate::runs::Run;
 use crate::{executable, program, text};
 
 /// Seconds that a gate gives nccl-tests.
@@ -20,7 +20,7 @@ pub(crate) struct Reader {
     /// The form of the file; none: what is printed is judged at once.
     pub(crate) format: Option<&'static str>,
     /// What it has of that which ways need.
-    pub(crate) has: &'static [Needs],
+    pub(crate) has: &'static [&'static str],
     /// Runs it on the file in a folder with `programs` and logs, on a host of this name; `None`
     /// where it is not installed.
     pub(crate) run: fn(&Path, &str, &str) -> Result<Option<Ended>, Failed>,
@@ -34,9 +34,8 @@ pub(crate) struct Reader {
 impl Reader {
     /// Whether a run has a meaning for it.
     pub(crate) fn reads(&self, run: &Run) -> bool {
-        // A row that is whole and too slow fails, whatever follows it in a log.
-        let is_told = self.format.is_some() || run.name != "fails_after_its_table";
-        is_told && (run.needs == Needs::Nothing || self.has.contains(&run.needs))
+        let needs = run.needs.as_deref();
+        needs.is_none_or(|needs| self.has.contains(&needs))
     }
 }
 
@@ -69,7 +68,7 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         name: "slurm",
         format: Some("slurm"),
-        has: &[Needs::Programs, Needs::Drains],
+        has: &["averages", "programs", "drains"],
         run: slurm,
         verdict: of_slurm,
         lacks: "",
@@ -77,7 +76,7 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         name: "slurm_health",
         format: Some("slurm-health"),
-        has: &[Needs::Programs, Needs::Drains, Needs::Idle],
+        has: &["averages", "programs", "drains", "idle"],
         run: slurm,
         verdict: of_slurm,
         lacks: "",
@@ -86,7 +85,7 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         name: "nhc",
         format: Some("nhc"),
-        has: &[Needs::Programs],
+        has: &["averages", "programs"],
         run: nhc,
         verdict: of_nhc,
         lacks: "",
@@ -94,7 +93,7 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         name: "nhc_itself",
         format: Some("nhc"),
-        has: &[],
+        has: &["averages"],
         run: nhc_itself,
         verdict: of_nhc_itself,
         lacks: "there is no Node Health Check (github.com/mej/nhc), which TOPO_NHC can name",
@@ -102,7 +101,7 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         name: "kubernetes_job",
         format: Some("kubernetes-job"),
-        has: &[Needs::Programs],
+        has: &["averages", "programs"],
         run: container,
         verdict: of_job,
         lacks: "",
@@ -110,7 +109,7 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         name: "kubernetes_daemonset",
         format: Some("kubernetes-daemonset"),
-        has: &[Needs::Programs, Needs::Drains, Needs::Idle],
+        has: &["averages", "programs", "drains", "idle"],
         run: container,
         verdict: of_daemonset,
         lacks: "",
@@ -118,7 +117,7 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         name: "pytest",
         format: Some("pytest"),
-        has: &[],
+        has: &["averages"],
         run: pytest,
         verdict: of_pytest,
         lacks: "there is no Python with pytest (cargo xtask fetch readers), which TOPO_PYTEST can name",
@@ -286,6 +285,7 @@ fn nhc_itself(folder: &Path, file: &str, _host: &str) -> Result<Option<Ended>, F
     // Its own limit is 30 s, and it looks for programs in the system's folders alone.
     let mut command = program_in(folder, "bash");
     command.env("ALL_REDUCE_PERF", folder.join("programs/all_reduce_perf"));
+    command.env("NVIDIA_SMI", folder.join("programs/nvidia-smi"));
     command.arg(program);
     command.arg(format!("CONFFILE={}", settings.display()));
     command.arg(format!("HELPERDIR={}", folder.display()));

@@ -84,8 +84,10 @@ pub struct Check {
     /// What was looked at.
     pub looked_at: String,
     /// What a healthy machine shows.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub expected: String,
-    /// What was seen; empty if nothing was.
+    /// What was seen.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub seen: String,
     /// What came of it.
     #[serde(flatten)]
@@ -93,6 +95,7 @@ pub struct Check {
     /// Where the expectation comes from.
     pub maturity: Maturity,
     /// The command whose output proves it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub proof: String,
 }
 
@@ -165,6 +168,9 @@ pub fn verdict(checks: &[Check]) -> Verdict {
     }
 }
 
+/// Most letters of a reason in a summary.
+const MOST_LETTERS: usize = 60;
+
 /// What was checked, in one line: `28 checks pass, 2 skipped: T006, T007 (a file does not say it)`.
 pub fn summary(checks: &[Check]) -> String {
     let of = |word: &'static str| checks.iter().filter(move |it| it.verdict.word() == word);
@@ -185,7 +191,10 @@ pub fn summary(checks: &[Check]) -> String {
         for (why, mut ids) in reasons {
             let count = ids.len();
             ids.dedup();
-            text += &format!("; {count} {word}: {} ({why})", ids.join(", "));
+            text += &format!("; {count} {word}: {}", ids.join(", "));
+            if why.len() <= MOST_LETTERS {
+                text += &format!(" ({why})");
+            }
         }
     }
     text

@@ -22,7 +22,7 @@ bounded() {
 
 # Asks nvidia-smi for $1 and prints the different values, or UNKNOWN and why.
 asked() {
-    bounded 5 nvidia-smi -i @DEVICES@ "$1" --format=csv,noheader
+    bounded 5 "${NVIDIA_SMI:-nvidia-smi}" -i @DEVICES@ "$1" --format=csv,noheader
     values=$(sort -u "$folder/output" 2>/dev/null | tr -cd '\n -~' | paste -sd ' ' - | cut -c 1-160)
     [ "$status" = 0 ] || values="UNKNOWN nvidia-smi $1: exit status ${status:-none within 5 s}: $values"
     echo "$values"
