@@ -187,13 +187,6 @@ impl Situation {
             && self.ended == other.ended
     }
 
-    /// Why it cannot be told whether all is well: the line, without the word of an unknown state.
-    pub fn why(&self) -> String {
-        let line = self.line();
-        let word = format!("{}: ", State::Unknown.word());
-        line.replacen(&word, "", 1)
-    }
-
     /// The line of a terminal or a log.
     pub fn line(&self) -> String {
         let (word, since) = (self.state.word(), self.since.as_secs());

@@ -206,9 +206,9 @@ const TWINS: [Rule; 5] = [
 
 /// What was checked on machines: each rule, and whether they are alike and readable.
 fn checks(all: &[CheckedMachine], groups: Option<&Groups>) -> Vec<Check> {
-    let of = |file: &str| match file {
-        "" => String::new(),
-        file => format!(" of {file}"),
+    let of = |file: &str| match all {
+        [_] => String::new(),
+        _ => format!(" of {file}"),
     };
     let machines: Vec<&CheckedMachine> = all.iter().filter(|it| it.content.is_ok()).collect();
     let mut checks = Vec::new();
@@ -271,7 +271,15 @@ impl CheckedMachine {
     /// Why a rule without findings was not checked.
     fn untold(&self, rule: Rule) -> Option<Verdict> {
         let has = |rules: &[Rule]| self.findings.iter().any(|it| rules.contains(&it.rule));
+        let explained = match rule {
+            Rule::Merged => has(&[Rule::PortDown, Rule::PortSlow, Rule::VirtualFunction]),
+            Rule::NarrowNic if self.is_probed => {
+                has(&[Rule::Width, Rule::Speed, Rule::ImpossibleLink])
+            }
+            _ => false,
+        };
         match (self.is_probed, rule.told()) {
+            _ if explained => Some(Verdict::Skipped("other findings explain it".to_owned())),
             (false, (false, _)) => Some(Verdict::Skipped("a file does not say it".to_owned())),
             (true, (_, None)) => Some(Verdict::Skipped("it is about files".to_owned())),
             (true, (_, Some(Teller::Driver))) if has(&[Rule::NoDriver, Rule::NoAnswer]) => {

@@ -120,11 +120,6 @@ fn aicr(answer: &ExpectReport) -> Result<String, FileError> {
 /// A script that measures the largest size on the GPUs of one host.
 fn script(template: &str, answer: &ExpectReport) -> Result<String, FileError> {
     let (bytes, gbps) = largest(answer)?;
-    // Slurm ends a health check after 60 s.
-    let (seconds, idle) = match template.contains("HealthCheckProgram") {
-        true => ("25", "idle"),
-        false => ("120", "\"\""),
-    };
     let devices: Vec<String> = devices(answer).iter().map(i32::to_string).collect();
     let sm = answer.collectives.iter().find_map(|it| it.job.as_ref());
     let sm = sm.map_or(0, |it| it.sm);
@@ -136,8 +131,6 @@ fn script(template: &str, answer: &ExpectReport) -> Result<String, FileError> {
         ("@VISIBLE@", visible(answer)),
         ("@DEVICES@", devices.join(",")),
         ("@CAPABILITY@", format!("{}.{}", sm / 10, sm % 10)),
-        ("@SECONDS@", seconds.to_owned()),
-        ("@IDLE@", idle.to_owned()),
         ("@BYTES@", bytes.to_string()),
         ("@GPUS@", answer.ranks.to_string()),
         ("@FLOOR@", format!("{gbps:.0}")),

@@ -150,7 +150,10 @@ pub(crate) fn run(
     if let Some((last, _)) = last.filter(|_| !outcome.has_told) {
         let is_well = last.state == State::Moves || last.ended && last.state == State::Unknown;
         output.unknown = match (has_moved && is_well, last.ended) {
-            (false, _) => Some(last.why()),
+            (false, _) => {
+                let line = last.line();
+                Some(line.strip_prefix("unknown: ").unwrap_or(&line).to_owned())
+            }
             (true, true) => left_alone(&watch, &hosts),
             (true, false) => None,
         };

@@ -13,10 +13,11 @@ use crate::{executable, text};
 /// what the action says.
 type Way = (&'static str, &'static str, &'static str, &'static str);
 
-const WAYS: [Way; 9] = [
+const WAYS: [Way; 10] = [
     ("good", "dgx-h100", "exec $TOPO \"$@\"", "pass"),
     ("bad", "broken-vm", "exec $TOPO \"$@\"", "fail"),
     ("no_file", "nowhere", "exec $TOPO \"$@\"", "fail"),
+    ("no_files", "", "exec $TOPO \"$@\"", "fail"),
     ("no_topo", "broken-vm", "exit 127", "unknown"),
     ("crashes", "broken-vm", "kill -SEGV $$", "unknown"),
     ("hangs", "broken-vm", "trap '' TERM; sleep 600", "unknown"),
@@ -52,10 +53,10 @@ fn judged((_, file, topo, verdict): &Way) -> Result<(), Failed> {
     executable(&programs.join("topo"), topo)?;
     let known = root.join("topologies").join(file).join("topology.xml");
     let good = root.join("topologies/dgx-h100/topology.xml");
-    match (known.exists(), *verdict) {
+    match (known.exists() && !file.is_empty(), *verdict) {
         (true, _) => fs::copy(known, folder.path().join(file))?,
         (false, "pass") => fs::copy(good, folder.path().join(file))?,
-        (false, _) => 0,
+        _ => 0,
     };
     let mut command = Command::new("bash");
     command

@@ -1,21 +1,23 @@
 @MEASURE@
 tell() { echo "topo-expect: ${NODE_NAME:-this node}: $1"; }
-# The taint of this node is set ($1: what of it), or the container ends, and Kubernetes starts it again.
-taint() {
-    timeout -k 2 "${KUBECTL_SECONDS:-30}" kubectl taint node "$NODE_NAME" "$1" --overwrite && return
-    tell "FAIL kubectl could not taint this node: exit status $?"
+# Asks Kubernetes; without an answer the container ends, is started again, and measures again.
+ask() {
+    timeout -k 2 "${KUBECTL_SECONDS:-30}" kubectl "$@" && return
+    tell "$verdict kubectl $1 failed: exit status $?" >&2
     exit 1
-}
-has_taint() {
-    timeout -k 2 "${KUBECTL_SECONDS:-30}" kubectl get node "$NODE_NAME" -o jsonpath='{.spec.taints[*].key}' |
-        grep -q topo-all-reduce
 }
 
 result=$(all_reduce_verdict "${ALL_REDUCE_SECONDS:-120}" idle)
+verdict=${result%% *}
 tell "$result"
-case $result in
-PASS*) ! has_taint || taint topo-all-reduce- ;;
-FAIL*) taint topo-all-reduce=fail:NoSchedule ;;
+case $verdict in
+PASS)
+    taints=$(ask get node "$NODE_NAME" -o jsonpath='{.spec.taints[*].key}') || exit
+    case $taints in
+    *topo-all-reduce*) ask taint node "$NODE_NAME" topo-all-reduce- ;;
+    esac
+    ;;
+FAIL) ask taint node "$NODE_NAME" topo-all-reduce=fail:NoSchedule --overwrite ;;
 *) exec sleep 3600 ;;
 esac
 exec sleep infinity

@@ -10,7 +10,7 @@ tell() {
     logger -t topo-expect -- "$1" 2>/dev/null
 }
 
-result=$(all_reduce_verdict "${ALL_REDUCE_SECONDS:-@SECONDS@}" @IDLE@)
+result=$(all_reduce_verdict "${ALL_REDUCE_SECONDS:-$seconds}" "$idle")
 case $result in
 PASS*) ;;
 FAIL*)
