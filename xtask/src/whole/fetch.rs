@@ -33,7 +33,7 @@ enum What {
     /// from PyPI by pip
     Mcp,
     /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest), in a
-    /// virtual environment of 120 MB, from PyPI by pip
+    /// virtual environment of 170 MB, from PyPI by pip
     Readers,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
