@@ -145,6 +145,7 @@ fn machine(request: &JobRequest) -> Result<Answered, String> {
         file: request.file.name.clone(),
         findings: machine.findings(),
         content: Ok(Arc::new(machine.document)),
+        is_probed: false,
     };
     let answer =
         doctor(&[checked], &request.variables.settings()).map_err(|why| why.to_string())?;

@@ -1,6 +1,7 @@
 //! The command line.
 
 pub(crate) mod bound;
+pub(crate) mod checks;
 pub(crate) mod compare;
 pub(crate) mod concise;
 pub(crate) mod diagnose;

@@ -37,6 +37,11 @@ pub(crate) fn run(
     if let Some(file) = &arguments.certificate {
         output::write(file, &answer.certificate.to_json()?)?;
     }
+    arguments
+        .outputs
+        .judge("topo bound", &answer.checks, output)?;
+    // There are bounds, whatever is not known of the links.
+    output.unknown = None;
     output.text = match arguments.form.format() {
         TextOrJson::Text => answer.page().text(environment.look()),
         TextOrJson::Json => report::json(&answer)?,

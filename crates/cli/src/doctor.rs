@@ -14,12 +14,12 @@ use crate::hints;
 use crate::input::{FileOrProbe, refuse_missing, why};
 use crate::output::Output;
 
-/// Reads and checks all files, or this machine. Returns also whether one was probed.
+/// Reads and checks all files, or this machine.
 fn check_all(
     arguments: &DoctorArguments,
     environment: &Environment,
     output: &mut Output,
-) -> Result<(Vec<CheckedMachine>, bool)> {
+) -> Result<Vec<CheckedMachine>> {
     let from_input = |file: &&PathBuf| file.as_path() == Path::new("-");
     if arguments.files.iter().filter(from_input).count() > 1 {
         bail!("standard input (-) can be read once only; expected files for the others");
@@ -32,12 +32,12 @@ fn check_all(
         .iter()
         .flatten()
         .try_for_each(|file| refuse_missing(file))?;
-    let mut probed = false;
     let mut checked = Vec::new();
     let mut warnings = Vec::new();
     for file in &files {
         let subject = FileOrProbe::read(*file, &arguments.source, environment, output);
         let name = file.map_or_else(String::new, |file| file.display().to_string());
+        let is_probed = matches!(subject, Ok(FileOrProbe::Probed(_)));
         let (findings, content) = match (subject, *file) {
             (
                 Ok(FileOrProbe::File {
@@ -50,10 +50,7 @@ fn check_all(
                 warnings.extend(assumed);
                 (findings, Ok(machine.document))
             }
-            (Ok(FileOrProbe::Probed(probe)), _) => {
-                probed = true;
-                (probe.findings, Ok(Arc::new(probe.document)))
-            }
+            (Ok(FileOrProbe::Probed(probe)), _) => (probe.findings, Ok(Arc::new(probe.document))),
             (Err(problem), Some(file)) if files.len() > 1 => (Vec::new(), Err(why(file, &problem))),
             (Err(problem), _) => return Err(problem),
         };
@@ -61,11 +58,12 @@ fn check_all(
             file: name,
             content,
             findings,
+            is_probed,
         });
     }
     // A reader's other warnings are among the findings.
     output.warnings = warnings;
-    Ok((checked, probed))
+    Ok(checked)
 }
 
 pub(crate) fn run(
@@ -73,7 +71,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    let (checked, probed) = check_all(arguments, environment, output)?;
+    let checked = check_all(arguments, environment, output)?;
     let of_amd = |machine: &&CheckedMachine| {
         let document = machine.content.as_ref();
         document.is_ok_and(|document| document.is_rccl())
@@ -85,14 +83,16 @@ pub(crate) fn run(
         ));
     }
     let settings = environment.settings(&[], &arguments.variables, &mut output.warnings);
-    if probed {
+    if checked.iter().any(|it| it.is_probed) {
         // A probe reads the file, unlike commands that are given one.
         output
             .warnings
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let answer = doctor(&checked, &settings)?;
-    output.differs = answer.differs();
+    arguments
+        .outputs
+        .judge("topo doctor", &answer.checks, output)?;
     output.text = match arguments.form.format() {
         TextOrJson::Text => answer.page(&hints::advice).text(environment.look()),
         TextOrJson::Json => report::json(&answer)?,

@@ -51,6 +51,7 @@ const SCHEMAS: &[Kind] = schemas! {
     "step"
     "step-beside"
     "tune"
+    "watch"
     "what-if"
 };
 
@@ -113,6 +114,7 @@ mod tests {
 
     use super::SCHEMAS;
     use crate::probing::ProbeReport;
+    use crate::watch::WatchLine;
 
     /// The name of a kind of JSON, and what makes its schema.
     type Maker = (&'static str, fn() -> String);
@@ -154,6 +156,7 @@ mod tests {
         ("step", report::schema::<StepReport>),
         ("step-beside", report::schema::<SideBySide>),
         ("tune", report::schema::<TuneReport>),
+        ("watch", report::schema::<WatchLine<'static>>),
         ("what-if", report::schema::<WhatIfReport>),
     ];
 

@@ -9,7 +9,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! In reading order: [`verdict`] (what is found), [`job_facts`] (what ran), [`predict`] (times),
+//! In reading order: [`verdict`] (what is found), `checks` (what was
+//! checked), [`job_facts`] (what ran), [`predict`] (times),
 //! [`pile`] (inputs, recognized and read), [`archive`] (files in archives), `words` (the causes
 //! whose words are in a line), `process` (processes and their ranks), `events` (what lines say, and
 //! who wrote them), `gpus` (libraries that are older than a GPU), `collectives` (calls of NCCL's
@@ -26,6 +27,7 @@
 
 pub mod archive;
 mod beside;
+mod checks;
 mod cliques;
 mod collectives;
 mod events;

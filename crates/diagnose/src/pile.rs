@@ -27,7 +27,7 @@ use crate::runs::Run;
 use crate::timeouts::Timeouts;
 use crate::verdict::{Diagnosis, Input, Line, Missing, Verdict, name_alternatives, sort};
 use crate::words::Hits;
-use crate::{gpus, listing, paths, recorders, reports, runs, settings, start};
+use crate::{checks, gpus, listing, paths, recorders, reports, runs, settings, start};
 
 /// Most inputs that are listed.
 const MOST_INPUTS: usize = 1 << 14;
@@ -363,6 +363,7 @@ impl Pile {
         let tree = self.trees.first.filter(|_| !self.trees.has_links);
         missing.extend(tree.map(|it| no_links(&it)));
         Diagnosis {
+            checks: checks::checks(&self.inputs, &verdicts, first_error.as_ref()),
             inputs: self.inputs,
             verdicts,
             missing,

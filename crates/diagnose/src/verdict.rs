@@ -1,5 +1,6 @@
 //! Verdicts.
 
+use findings::Check;
 use findings::causes::{self, Cause, Certainty, Subject};
 use records::nccl_log::Log;
 use records::nccl_log::log::Oddity;
@@ -22,6 +23,8 @@ pub struct Diagnosis {
     pub inputs: Vec<Input>,
     /// What happened, the surest first; empty if the evidence names no cause.
     pub verdicts: Vec<Verdict>,
+    /// What was checked, and what came of it.
+    pub checks: Vec<Check>,
     /// What would tell more.
     pub missing: Vec<Missing>,
     /// Who waits for whom, by recorders and logs: a graph, whose circles and ends are where a job

@@ -22,6 +22,8 @@ use records::evidence::ras::Rank;
 use records::evidence::ras::answer::Answer;
 use serde::{Serialize, Serializer};
 
+use crate::JsonSchema;
+
 use group::{Group, Judged};
 
 /// For how long counts stand before a job waits, and ranks are silent before they are gone: 5 s
@@ -89,7 +91,7 @@ pub enum Polled {
 }
 
 /// The state of a job, from good to bad but for `Unknown`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It cannot be told: equal counts that stand still, set-up, nobody answers.
@@ -127,7 +129,7 @@ impl State {
 }
 
 /// A rank that others wait for, or that is gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Awaited {
     /// Its rank in the largest communicator that has it, if one rank only there can be it.
     pub rank: u32,
@@ -145,12 +147,13 @@ pub struct Awaited {
 }
 
 /// What is known of a job at a moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Situation {
     /// The state.
     pub state: State,
     /// For how long, in whole seconds, by the polls.
     #[serde(rename = "since_s", serialize_with = "seconds")]
+    #[schemars(with = "u64")]
     pub since: Duration,
     /// The ranks that others wait for, or that are gone; empty if RAS names none.
     pub ranks: Vec<Awaited>,

@@ -5,10 +5,13 @@
 //!
 //! [`causes`] has what makes jobs hang, fail or slow; [`facts`] has the lines that show it.
 //!
+//! [`check`] has what was checked, and what came of it, for every command that judges.
+//!
 //! In reading order: [`finding`], `document`, `flat`, `places`, `twins`, `virtual_functions`,
 //! `merging`, [`complete`], [`guest`].
 
 pub mod causes;
+pub mod check;
 pub mod complete;
 mod document;
 pub mod facts;
@@ -20,9 +23,15 @@ mod places;
 mod twins;
 mod virtual_functions;
 
+#[cfg(not(feature = "schema"))]
+use no_schema::JsonSchema;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+
 use topology::xml::Document;
 
-pub use finding::{AttributeChange, Effect, Finding, Remedy, Rule, Selector};
+pub use check::{Check, Maturity};
+pub use finding::{AttributeChange, Effect, Finding, Remedy, Rule, Selector, Teller};
 
 /// Checks a topology file. Findings are sorted by id.
 pub fn of_document(document: &Document) -> Vec<Finding> {

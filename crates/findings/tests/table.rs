@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use findings::causes::{Subject, all, confused, of_id, refined, rows_of_confused};
+use findings::check::verdict;
 use findings::facts::of_warning;
+use findings::{Check, Maturity, Rule};
 
 #[test]
 fn ids_are_unique_words() {
@@ -117,4 +119,29 @@ fn every_cause_names_what_it_may_be_confused_with() {
             cause.id
         );
     }
+}
+
+/// A rule that no finding shows says what it looked at, and who would tell.
+#[test]
+fn every_rule_says_what_it_looks_at() {
+    let mut seen = BTreeSet::new();
+    for rule in Rule::ALL {
+        let subject = rule.subject();
+        assert!(seen.insert(subject) && !subject.is_empty(), "{rule:?}");
+        let (expected, proof) = rule.evidence();
+        assert!(!expected.is_empty() && !proof.is_empty(), "{rule:?}");
+        assert_ne!(rule.told(), (false, None), "{rule:?}");
+    }
+}
+
+#[test]
+fn one_verdict_of_many() {
+    let passes = || Check::new("a", "", Maturity::Modelled);
+    let fails = || passes().judged(false, "too little");
+    let words = |checks: &[Check]| (verdict(checks).word(), checks.len());
+    assert_eq!(words(&[passes(), passes().skipped("no")]), ("pass", 2));
+    assert_eq!(words(&[passes(), passes().unknown("no")]), ("unknown", 2));
+    assert_eq!(words(&[passes().unknown("no"), fails()]), ("fail", 2));
+    assert_eq!(words(&[passes().skipped("no")]), ("unknown", 1));
+    assert_eq!(words(&[]), ("unknown", 0));
 }

@@ -34,6 +34,9 @@ enum What {
     Mcp,
     /// The inspector of that protocol, 150 MB, from npm; needs Node.js
     Inspector,
+    /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest), in a
+    /// virtual environment of 170 MB, from PyPI by pip
+    Readers,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
         /// A version; none: the newest
@@ -51,8 +54,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         What::Drivers => drivers::fetch(),
         What::Browser => browser::fetch(),
         What::Torch { version } => python::fetch(version.as_deref()),
-        What::Mcp => python::fetch_mcp(),
+        What::Mcp => python::fetch_packages("mcp", &["mcp>=2,<3"]),
         What::Inspector => python::fetch_inspector(),
+        What::Readers => python::fetch_packages("readers", &python::READERS),
     }
 }
 

@@ -7,6 +7,7 @@ mod page;
 use bounds::limit::Limit;
 use bounds::reach::{collective, in_network, nccl};
 use bounds::{CertificateRequest, Shortfall, capacity_graph, certify, on_rails};
+use findings::Check;
 use pages::Page;
 use plan::Plan;
 use plan::certificate::{
@@ -71,6 +72,9 @@ pub struct BoundReport {
     /// The measured links that the bounds are about; absent if they are NCCL's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredLinks>,
+    /// What was checked of measured links, and what came of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
     /// One entry for each operation.
     pub bounds: Vec<OperationBound>,
     /// The profile of the plan.
@@ -189,6 +193,7 @@ pub fn bound_on(
 ) -> Result<BoundReport, BoundError> {
     let plan = measured.priced_plan().map_err(BoundError::Plan)?;
     Ok(BoundReport {
+        checks: measured.links.link_checks(),
         measured: Some(measured.links.clone()),
         intel_bridges: false,
         ..on_links(&measured.planned, &plan, question)?
@@ -222,6 +227,7 @@ fn on_links(
         ranks: certificate.graph.ranks(),
         links: certificate.links,
         measured: None,
+        checks: Vec::new(),
         bounds: rows(&certificate, plan)?,
         profile: plan.profile.clone(),
         intel_bridges: intel_bridges(planned),

@@ -1,5 +1,6 @@
 //! Bounds as a page.
 
+use findings::check::{self, Verdict};
 use pages::numbers::{count, or_dash};
 use pages::{Page, Table, row};
 use plan::certificate::{Bound, LinkSet, Operation, UNITS};
@@ -54,6 +55,13 @@ impl BoundReport {
         }
         page.sections
             .extend(self.measured.as_ref().map(measured::page::section));
+        if let (Some(section), false) = (page.sections.last_mut(), self.checks.is_empty()) {
+            let failed = self.checks.iter().filter(|it| it.verdict == Verdict::Fail);
+            for it in failed {
+                section.notice(format!("{}: {}", it.looked_at, it.reason()));
+            }
+            section.faint(check::summary(&self.checks));
+        }
         page
     }
 

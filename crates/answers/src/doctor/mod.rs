@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::JsonSchema;
 use bounds::optimum::{self, Optimum};
-use findings::{Finding, Rule};
+use findings::check::Verdict;
+use findings::{Check, Finding, Maturity, Rule, Teller};
 use pages::Page;
 use plan::certificate::Operation;
 use planner::{Job, Settings};
@@ -53,6 +54,8 @@ pub struct PricedFinding {
 pub struct DoctorReport {
     /// The findings.
     pub findings: Vec<PricedFinding>,
+    /// What was checked, and what came of it.
+    pub checks: Vec<Check>,
     /// The files in groups of equal machines, where several were checked; the first group is the
     /// reference.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +156,8 @@ pub struct CheckedMachine {
     pub content: Result<Arc<Document>, String>,
     /// Its faults.
     pub findings: Vec<Finding>,
+    /// It was probed, or recorded by a probe; others are files.
+    pub is_probed: bool,
 }
 
 impl CheckedMachine {
@@ -172,8 +177,10 @@ pub fn doctor(
     settings: &Settings,
 ) -> Result<DoctorReport, GroupsError> {
     let [only] = checked else {
+        let groups = groups_of(checked, settings)?;
         return Ok(DoctorReport {
-            groups: Some(groups_of(checked, settings)?),
+            checks: checks(checked, Some(&groups)),
+            groups: Some(groups),
             findings: findings_of(checked, settings),
             limits: Vec::new(),
         });
@@ -182,16 +189,104 @@ pub fn doctor(
     let findings = machine.map(|(findings, document)| priced(findings, document, settings));
     Ok(DoctorReport {
         findings: findings.unwrap_or_default(),
+        checks: checks(checked, None),
         groups: None,
         limits: machine.map_or_else(Vec::new, |(_, document)| limits(document, settings)),
     })
 }
 
-impl DoctorReport {
-    /// Whether something is wrong, or machines differ.
-    pub fn differs(&self) -> bool {
-        let differ = self.groups.as_ref().is_some_and(Groups::differ);
-        !self.findings.is_empty() || differ
+/// Rules that compare devices of a file with equal ones beside them.
+const TWINS: [Rule; 5] = [
+    Rule::Width,
+    Rule::Speed,
+    Rule::NvlinkMissing,
+    Rule::PortSlow,
+    Rule::DirectAccess,
+];
+
+/// What was checked on machines: each rule, and whether they are alike and readable.
+fn checks(all: &[CheckedMachine], groups: Option<&Groups>) -> Vec<Check> {
+    let of = |file: &str| match all {
+        [_] => String::new(),
+        _ => format!(" of {file}"),
+    };
+    let machines: Vec<&CheckedMachine> = all.iter().filter(|it| it.content.is_ok()).collect();
+    let mut checks = Vec::new();
+    for rule in Rule::ALL {
+        let new = |looked_at: String, is_probed: bool| {
+            let (expected, proof) = rule.evidence();
+            let maturity = match is_probed || !TWINS.contains(&rule) {
+                true => Maturity::Modelled,
+                false => Maturity::Guessed,
+            };
+            Check::new(rule.id(), looked_at, maturity).expects(expected, proof)
+        };
+        let before = checks.len();
+        for machine in &machines {
+            for it in machine.findings.iter().filter(|it| it.rule == rule) {
+                let what = format!("{}: {}{}", rule.subject(), it.device(), of(&machine.file));
+                let mut found = new(what, machine.is_probed).judged(false, &it.seen);
+                found.expected.clone_from(&it.expected);
+                checks.push(match rule.is_unknown() {
+                    true => found.unknown(format!("{}: {}", rule.title(), it.seen)),
+                    false => found,
+                });
+            }
+        }
+        if checks.len() > before {
+            continue;
+        }
+        // Of equally unknown machines the first one says why.
+        let untold: Vec<Verdict> = machines.iter().filter_map(|it| it.untold(rule)).collect();
+        let told = machines.len() - untold.len();
+        let what = match machines.as_slice() {
+            [only] => format!("{}{}", rule.subject(), of(&only.file)),
+            _ => format!("{} of {told} machines", rule.subject()),
+        };
+        let mut passed = new(what, machines.iter().all(|it| it.is_probed));
+        if told == 0 {
+            passed.verdict = untold.into_iter().next().unwrap_or(Verdict::Pass);
+        }
+        checks.push(passed);
+    }
+    for it in all {
+        if let Err(why) = &it.content {
+            let mut unread = Check::new("readable", &it.file, Maturity::Modelled);
+            unread.seen.clone_from(why);
+            checks.push(unread.unknown("it cannot be read"));
+        }
+    }
+    if let Some(groups) = groups {
+        let read = || groups.all.iter().filter(|it| it.cannot_be_read.is_none());
+        let seen = format!("different kinds of machines: {}", read().count());
+        let what = format!("all machines: {}", machines.len());
+        let alike = Check::new("alike", what, Maturity::Modelled);
+        let alike = alike.expects("no difference that a job notices", "topo diff");
+        checks.push(alike.judged(!read().any(|it| it.noticed), seen));
+    }
+    checks
+}
+
+impl CheckedMachine {
+    /// Why a rule without findings was not checked.
+    fn untold(&self, rule: Rule) -> Option<Verdict> {
+        let has = |rules: &[Rule]| self.findings.iter().any(|it| rules.contains(&it.rule));
+        let explained = match rule {
+            Rule::Merged => has(&[Rule::PortDown, Rule::PortSlow, Rule::VirtualFunction]),
+            Rule::NarrowNic if self.is_probed => {
+                has(&[Rule::Width, Rule::Speed, Rule::ImpossibleLink])
+            }
+            _ => false,
+        };
+        match (self.is_probed, rule.told()) {
+            _ if explained => Some(Verdict::Skipped("other findings explain it".to_owned())),
+            (false, (false, _)) => Some(Verdict::Skipped("a file does not say it".to_owned())),
+            (true, (_, None)) => Some(Verdict::Skipped("it is about files".to_owned())),
+            (true, (_, Some(Teller::Driver))) if has(&[Rule::NoDriver, Rule::NoAnswer]) => {
+                Some(Verdict::Unknown("the driver did not say it".to_owned()))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bounds::optimum::Optimum;
-use findings::Rule;
+use findings::{Rule, check};
 use pages::numbers::or_dash;
 use pages::{Page, Section, Table, row};
 
@@ -49,6 +49,7 @@ impl DoctorReport {
             true => section.lines("no findings in single files\n"),
             false => findings(section, &self.findings, advice),
         };
+        section.faint(check::summary(&self.checks));
         for limit in &self.limits {
             section.note(&limit.sentence).hint(
                 "; topo bound shows what trees reach, topo plan --explain why NCCL's search ends lower.",

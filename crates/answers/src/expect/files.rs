@@ -16,6 +16,12 @@ pub enum AcceptanceFile {
     Nhc,
     /// A prolog of Slurm.
     Slurm,
+    /// A health check of Slurm.
+    SlurmHealth,
+    /// A job of Kubernetes.
+    KubernetesJob,
+    /// A DaemonSet of Kubernetes.
+    KubernetesDaemonset,
     /// A test of pytest.
     Pytest,
 }
@@ -68,13 +74,24 @@ impl AcceptanceFile {
             return Err(FileError::NoFloors);
         }
         let hosts = answer.hosts;
-        if hosts > 1 && matches!(self, Self::Nhc | Self::Slurm) {
+        if hosts > 1 && !matches!(self, Self::Aicr | Self::Pytest) {
             return Err(FileError::SeveralHosts { hosts });
         }
         match self {
             Self::Aicr => aicr(answer),
             Self::Nhc => script(include_str!("gates/check.nhc"), answer),
             Self::Slurm => script(include_str!("gates/prolog.sh"), answer),
+            Self::SlurmHealth => script(include_str!("gates/health.sh"), answer),
+            Self::KubernetesJob => manifest(
+                include_str!("gates/job.yaml"),
+                include_str!("gates/job.sh"),
+                answer,
+            ),
+            Self::KubernetesDaemonset => manifest(
+                include_str!("gates/daemonset.yaml"),
+                include_str!("gates/kubernetes.sh"),
+                answer,
+            ),
             Self::Pytest => Ok(pytest(answer)),
         }
     }
@@ -85,7 +102,9 @@ fn head(answer: &ExpectReport) -> String {
     let (hosts, ranks) = (answer.hosts, answer.ranks);
     format!(
         "# Floors of topo expect for {}, hosts: {hosts}, ranks: {ranks}: bus bandwidths, GB/s.\n",
-        answer.name.replace(['\n', '\r'], " ")
+        answer
+            .name
+            .replace(|it: char| !matches!(it, ' '..='~'), "?")
     )
 }
 
@@ -101,16 +120,33 @@ fn aicr(answer: &ExpectReport) -> Result<String, FileError> {
 /// A script that measures the largest size on the GPUs of one host.
 fn script(template: &str, answer: &ExpectReport) -> Result<String, FileError> {
     let (bytes, gbps) = largest(answer)?;
+    let devices: Vec<String> = devices(answer).iter().map(i32::to_string).collect();
+    let sm = answer.collectives.iter().find_map(|it| it.job.as_ref());
+    let sm = sm.map_or(0, |it| it.sm);
     let values = [
-        // The first one brings others.
+        // The first ones bring others.
+        ("@SLURM@", include_str!("gates/slurm.sh").to_owned()),
         ("@MEASURE@", include_str!("gates/measure.sh").to_owned()),
         ("@HEAD@", head(answer)),
         ("@VISIBLE@", visible(answer)),
+        ("@DEVICES@", devices.join(",")),
+        ("@CAPABILITY@", format!("{}.{}", sm / 10, sm % 10)),
         ("@BYTES@", bytes.to_string()),
         ("@GPUS@", answer.ranks.to_string()),
         ("@FLOOR@", format!("{gbps:.0}")),
     ];
     Ok(filled(template, &values))
+}
+
+/// A manifest of Kubernetes that runs a script.
+fn manifest(template: &str, lines: &str, answer: &ExpectReport) -> Result<String, FileError> {
+    let lines = script(lines, answer)?;
+    let lines = lines.lines().map(|it| match it {
+        "" => "\n".to_owned(),
+        it => format!("              {it}\n"),
+    });
+    let template = template.replace("@SCRIPT@\n", &lines.collect::<String>());
+    script(&template, answer)
 }
 
 /// A template with values in place of their names.
@@ -119,12 +155,18 @@ fn filled(template: &str, values: &[(&str, String)]) -> String {
     values.iter().fold(template.to_owned(), fill)
 }
 
-/// The line that lets CUDA see only the job's GPUs; nothing where they are the first ones.
-fn visible(answer: &ExpectReport) -> String {
+/// The numbers of the job's GPUs on its host, as nvidia-smi has them.
+fn devices(answer: &ExpectReport) -> Vec<i32> {
     let machine = answer.plan.machines.first();
     let gpus = machine.iter().flat_map(|it| &it.gpus);
     let mut devices: Vec<i32> = gpus.map(|it| it.dev).collect();
     devices.sort_unstable();
+    devices
+}
+
+/// The line that lets CUDA see only the job's GPUs; nothing where they are the first ones.
+fn visible(answer: &ExpectReport) -> String {
+    let devices = devices(answer);
     match devices.iter().zip(0..).all(|(device, at)| *device == at) {
         true => String::new(),
         false => {

@@ -3,8 +3,9 @@
 //!
 //! In reading order: this file, [`observe`] (measurements as transfers over links), [`fit`]
 //! (capacities of links), [`share`], [`steps`] (time of a step by latencies), [`price`] (NCCL's
-//! decisions on these links), [`page`].
+//! decisions on these links), `checks`, [`page`].
 
+mod checks;
 pub mod fit;
 pub mod observe;
 pub mod page;
@@ -40,7 +41,7 @@ pub struct MeasuredLinks {
     /// Links of which at least one limits some transfers, and which one cannot be told.
     pub not_separable: Vec<JointLinks>,
     /// What the capacities say of each measurement.
-    pub checks: Vec<Check>,
+    pub checks: Vec<FitQuality>,
     /// What of the file was not used, and what no capacity of a link explains.
     pub notes: Vec<String>,
     /// The time of a step with Simple, if latencies were measured, once a job is priced.
@@ -110,7 +111,7 @@ pub struct JointLinks {
 
 /// What the capacities say of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Check {
+pub struct FitQuality {
     /// The test.
     pub test: String,
     /// Values.

@@ -7,7 +7,7 @@ use records::bandwidth::Direction;
 use records::{Bandwidths, Measurements};
 use topology::{LinkId, LinkType, NodeId, PathTable};
 
-use super::Check;
+use super::FitQuality;
 use super::fit::{Fit, Observation, Observed};
 
 /// Most GPUs of a machine whose links are inferred.
@@ -344,7 +344,7 @@ impl Observations {
     }
 
     /// What the capacities give beside what was measured.
-    pub fn checks(&self, fit: &Fit) -> Vec<Check> {
+    pub fn checks(&self, fit: &Fit) -> Vec<FitQuality> {
         let check = |compared: &Compared| {
             let mut values: Vec<(String, f64, f64)> = Vec::new();
             for (name, observation) in &compared.observations {
@@ -364,7 +364,7 @@ impl Observations {
             let median = values.get(values.len() / 2).map_or(0.0, off);
             let count = values.len();
             let (worst, worst_measured_gbps, worst_expected_gbps) = values.pop()?;
-            Some(Check {
+            Some(FitQuality {
                 test: compared.test.clone(),
                 values: count,
                 fitted: compared.fitted,

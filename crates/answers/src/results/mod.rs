@@ -1,5 +1,6 @@
 //! Measurements beside the prediction and the bound.
 
+mod checks;
 mod compare;
 pub mod fit;
 mod fitting;
@@ -8,6 +9,7 @@ pub mod likely;
 mod page;
 pub mod read;
 
+use findings::Check;
 use fit::{Fit, FitError};
 use pages::{Block, Page};
 use plan::Plan;
@@ -66,6 +68,8 @@ pub enum Against {
 pub struct ResultsReport {
     /// The tables.
     pub tables: Vec<ComparedTable>,
+    /// What was checked, and what came of it.
+    pub checks: Vec<Check>,
     /// The fit, where one was asked for.
     pub fit: Option<NamedFit>,
 }
@@ -200,5 +204,9 @@ fn compare_all(
         }),
         None => None,
     };
-    Ok(ResultsReport { tables, fit })
+    Ok(ResultsReport {
+        checks: checks::checks(&tables, question.accepts),
+        tables,
+        fit,
+    })
 }

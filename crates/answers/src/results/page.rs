@@ -1,5 +1,6 @@
 //! Measurements beside the prediction and the bound, as pages.
 
+use findings::check;
 use pages::numbers::{count, microseconds, or_dash, percent, short};
 use pages::{Page, Section, Table, row};
 use planner::NcclVersion;
@@ -31,6 +32,9 @@ impl ResultsReport {
         self.tables.iter().enumerate().map(|(at, table)| {
             let mut page = table.page();
             let is_last = at + 1 == self.tables.len();
+            if is_last && self.tables.iter().any(ComparedTable::expects) {
+                page.section("", "").faint(check::summary(&self.checks));
+            }
             if let Some(fit) = self.fit.as_ref().filter(|_| is_last) {
                 fit.section(&mut page);
             }

@@ -6,6 +6,7 @@ use answers::bound::BoundQuestion;
 use clap::Args;
 
 use super::JobArguments;
+use super::checks::CheckFiles;
 use super::compare::FormArguments;
 use super::measured::MeasuredArguments;
 
@@ -26,7 +27,8 @@ Examples:
 
 The bound is about NCCL's model of the machine: the links and bandwidths that topo show prints; with \
 --measured about those that were measured.
-Exit status: 0 when there are bounds, or the proofs hold; 2 when something is wrong.";
+Exit status: 0 when there are bounds, or the proofs hold; 1 when a measured link is slower than its like; 2 \
+when something is wrong.";
 
 /// The options that mean something beside --check without a file; the others are about its job.
 const OF_PROOFS: [&str; 7] = [
@@ -60,4 +62,6 @@ pub(crate) struct BoundArguments {
     pub measured: MeasuredArguments,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub outputs: CheckFiles,
 }

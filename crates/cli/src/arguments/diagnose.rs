@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use answers::values::within;
 use clap::Args;
 
+use super::checks::CheckFiles;
 use super::compare::FormArguments;
 
 pub(crate) const DIAGNOSE_EXAMPLES: &str = "\
@@ -22,7 +23,8 @@ Reads logs (also compressed with gzip), PyTorch's flight recorders (pickle and J
 is executed), reports of ncclras (text and JSON), lines of NCCL's Inspector, topology files, listings \
 (nvidia-smi topo, -q, -q -x, nvlink -s; lspci -vv, ibstat, rdma link, dmesg) and matrices of nvbandwidth \
 (text and JSON) and p2pBandwidthLatencyTest.
-Exit status: 0 when nothing is found, 1 when there is a verdict, 2 when an input cannot be read.";
+Exit status: 0 when nothing is found, 1 when there is a verdict, 3 when an error has no known cause or one \
+of several inputs cannot be read, 2 when none can be.";
 
 pub(crate) const COLLECT_EXAMPLES: &str = "\
 Examples:
@@ -74,4 +76,6 @@ pub(crate) struct DiagnoseArguments {
     pub list: bool,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub outputs: CheckFiles,
 }

@@ -15,12 +15,13 @@ Examples:
   topo expect topology.xml --format nhc        a check for Node Health Check
   topo expect topology.xml --format slurm > /etc/slurm/prolog.d/all-reduce.sh
   topo expect topology.xml --format pytest > test_all_reduce.py
+  topo expect topology.xml --format kubernetes-daemonset | kubectl apply -f -
   topo expect gb200.xml --hosts 18 --nvlink-domain --format aicr
   topo expect --results job.log --topology topology.xml --expect
                                                does this run pass?
 
-Bandwidths are NCCL's predictions, scaled by what published healthy runs reached of theirs. \
-Files that measure (nhc, slurm) or read measurements (pytest) tell UNKNOWN, which is what cannot be \
+Bandwidths are those of published healthy runs that are alike. \
+Files that measure (nhc, slurm, kubernetes) or read measurements (pytest) tell UNKNOWN, which is what cannot be \
 measured, apart from what is below its floor; docs/acceptance.md has their statuses.";
 
 /// The forms of expectations.
@@ -36,6 +37,12 @@ pub(crate) enum ExpectFormat {
     Nhc,
     /// A prolog for Slurm that drains a slow host
     Slurm,
+    /// A health check for Slurm that drains a slow idle host
+    SlurmHealth,
+    /// A job for Kubernetes that measures a node
+    KubernetesJob,
+    /// A DaemonSet for Kubernetes that taints slow nodes
+    KubernetesDaemonset,
     /// A test that reads the output of nccl-tests
     Pytest,
 }

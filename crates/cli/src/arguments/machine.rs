@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use answers::job_options::{AssumeOptions, Variables};
 use clap::{Args, ValueEnum};
 
+use super::checks::CheckFiles;
 use super::compare::FormArguments;
 
 pub(crate) const PROBE_EXAMPLES: &str = "\
@@ -28,9 +29,10 @@ Examples:
   topo doctor machine/                         check a recording
   topo doctor nodes/*.xml                      check many machines, and name those that differ
   topo doctor --json                           for a node health check
+  topo doctor --junit topo.xml --prometheus /var/lib/node_exporter/topo.prom
 
-Exit status: 0 when there is nothing to say, 1 when there are findings or machines that differ, 2 \
-when something is wrong.";
+Exit status: 0 when all checks pass, 1 when there are findings or machines that differ, 3 when a machine \
+cannot be judged (no driver, or a file of several that cannot be read), 2 when something is wrong.";
 
 pub(crate) const MATRIX_EXAMPLES: &str = "\
 Examples:
@@ -130,6 +132,8 @@ pub(crate) struct DoctorArguments {
     pub source: SourceArguments,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub outputs: CheckFiles,
     #[command(flatten)]
     pub variables: Variables,
 }

@@ -9,6 +9,7 @@ use answers::values::within;
 use clap::Args;
 use program::Collective;
 
+use super::checks::CheckFiles;
 use super::compare::FormArguments;
 
 pub(crate) const RESULTS_EXAMPLES: &str = "\
@@ -70,4 +71,6 @@ pub(crate) struct ResultsArguments {
     pub variables: Variables,
     #[command(flatten)]
     pub form: FormArguments,
+    #[command(flatten)]
+    pub outputs: CheckFiles,
 }

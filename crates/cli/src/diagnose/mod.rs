@@ -46,7 +46,9 @@ pub(crate) fn run(
     ) {
         bail!("{}: {}", only.name, only.kind);
     }
-    output.differs = !diagnosis.verdicts.is_empty();
+    arguments
+        .outputs
+        .judge("topo diagnose", &diagnosis.checks, output)?;
     output.text = match form {
         TextOrJson::Text => page(&diagnosis).text(environment.look()),
         TextOrJson::Json => report::json(&diagnosis)?,

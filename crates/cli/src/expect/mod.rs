@@ -43,6 +43,9 @@ pub(crate) fn run(
         ExpectFormat::Aicr => AcceptanceFile::Aicr.of(&answer)?,
         ExpectFormat::Nhc => AcceptanceFile::Nhc.of(&answer)?,
         ExpectFormat::Slurm => AcceptanceFile::Slurm.of(&answer)?,
+        ExpectFormat::SlurmHealth => AcceptanceFile::SlurmHealth.of(&answer)?,
+        ExpectFormat::KubernetesJob => AcceptanceFile::KubernetesJob.of(&answer)?,
+        ExpectFormat::KubernetesDaemonset => AcceptanceFile::KubernetesDaemonset.of(&answer)?,
         ExpectFormat::Pytest => AcceptanceFile::Pytest.of(&answer)?,
     };
     Ok(())

@@ -10,6 +10,7 @@ use answers::results::{
 };
 use answers::{JobSpec, report};
 use anyhow::{Context, Result, anyhow, bail};
+use findings::{Check, Maturity};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::results::ResultsArguments;
@@ -37,14 +38,18 @@ pub(crate) fn run(
         bail!("--expect needs the machine; expected --topology or --plan");
     }
     let read = input::read(&arguments.files, environment, output)?;
+    let judge = |checks: &[Check], output: &mut Output| {
+        arguments.outputs.judge("topo expect", checks, output)
+    };
+    let unknown =
+        |why: String| [Check::new("tables", "all files", Maturity::Measured).unknown(why)];
     if read.is_empty() {
         let names = arguments.files.iter().map(|it| it.display().to_string());
         let why = format!("no measurement in {}", names.collect::<Vec<_>>().join(", "));
         if !arguments.expect {
             bail!(why);
         }
-        output.unknown = Some(why);
-        return Ok(());
+        return judge(&unknown(why), output);
     }
     let visible = environment.visible_devices.as_deref();
     let gpus = arguments.gpus.as_ref().map(|it| it.gpus(visible));
@@ -65,31 +70,12 @@ pub(crate) fn run(
     Remedy::Option.warn(&notes.of_jobs, output);
     output.warnings.extend(notes.of_plans);
     if let (true, Err(error @ ResultsError::OtherRanks { .. })) = (arguments.expect, &results) {
-        output.unknown = Some(format!("{error} (--hosts, --gpus)"));
-        return Ok(());
+        return judge(&unknown(format!("{error} (--hosts, --gpus)")), output);
     }
     let results = results.map_err(in_words)?;
-    let rows = || results.tables.iter().flat_map(|it| &it.rows);
-    // Tables that contradict themselves are shown.
-    let contradicts = results.tables.iter().any(|it| it.contradicts);
-    if arguments.expect && !contradicts && rows().all(|row| row.expected_gbps.is_none()) {
-        let why = rows().find_map(|row| row.unknown.as_deref());
-        let why = why
-            .unwrap_or("expected all-reduces, all-gathers, reduce-scatters, broadcasts or reduces");
-        output.unknown = Some(format!(
-            "nothing is expected of a size that was measured: {why}"
-        ));
-    }
+    judge(&results.checks, output)?;
     if let (Some(path), Some(NamedFit { fit, .. })) = (&arguments.fit, &results.fit) {
         write(fit, path)?;
-    }
-    output.differs = results.tables.iter().any(|it| !it.shortfalls.is_empty());
-    let cut = results.tables.iter().find(|it| it.damaged_rows > 0);
-    if let (true, Some(table)) = (arguments.expect, cut) {
-        output.unknown = Some(format!(
-            "{}: line {}: a row is cut or contradicts itself; expected a whole table",
-            table.file, table.first_damaged
-        ));
     }
     output.text = match arguments.form.format() {
         TextOrJson::Text => pages(&results, environment.look()),

@@ -8,11 +8,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use answers::report::{self, Report};
 use anyhow::Result;
 use diagnose::watch::{Limits, Polled, Situation, State, Watch};
 use records::evidence::ras::{ReportError, answer};
 use serde::Serialize;
 
+use crate::JsonSchema;
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::watch::WatchArguments;
 use crate::environment::Environment;
@@ -34,20 +36,28 @@ const ENDING: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_micros(1);
 
 /// A line of JSON.
-#[derive(Serialize)]
-struct Told<'a> {
-    /// Seconds since 1970, and since the start.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct WatchLine<'a> {
+    /// Seconds since 1970.
     time: f64,
+    /// Seconds since the watch began.
     elapsed_s: f64,
     #[serde(flatten)]
     situation: &'a Situation,
     /// It hangs, or ranks are gone for good.
     verdict: bool,
+    /// Polls so far.
     polls: u64,
+    /// Polls that were answered.
     answers: u64,
 }
 
-impl<'a> Told<'a> {
+impl Report for WatchLine<'_> {
+    const FORMAT: &'static str = "topo-watch";
+    const VERSION: u32 = 1;
+}
+
+impl<'a> WatchLine<'a> {
     fn line(
         situation: &'a Situation,
         elapsed: Duration,
@@ -62,7 +72,7 @@ impl<'a> Told<'a> {
             polls,
             answers,
         };
-        Ok(serde_json::to_string(&told)? + "\n")
+        Ok(report::line(&told)? + "\n")
     }
 }
 
@@ -114,7 +124,7 @@ pub(crate) fn run(
         line.clear();
         if is_new || is_over || is_due || is_told {
             output.text = match is_json {
-                true => Told::line(&situation, elapsed, [polls, answers])?,
+                true => WatchLine::line(&situation, elapsed, [polls, answers])?,
                 false => format!("{:>6} s  {}\n", elapsed.as_secs(), situation.line()),
             };
             exit::print_now(output)?;
@@ -140,7 +150,10 @@ pub(crate) fn run(
     if let Some((last, _)) = last.filter(|_| !outcome.has_told) {
         let is_well = last.state == State::Moves || last.ended && last.state == State::Unknown;
         output.unknown = match (has_moved && is_well, last.ended) {
-            (false, _) => Some(last.line()),
+            (false, _) => {
+                let line = last.line();
+                Some(line.strip_prefix("unknown: ").unwrap_or(&line).to_owned())
+            }
             (true, true) => left_alone(&watch, &hosts),
             (true, false) => None,
         };

@@ -10,6 +10,7 @@ use ::diagnose::{Floor, Pile};
 use answers::diagnose::page;
 use answers::report;
 use anyhow::{Context, Result};
+use findings::check::Metrics;
 
 use super::FILE_PERIOD;
 use crate::arguments::watch::WatchArguments;
@@ -149,57 +150,42 @@ impl<'a> Outcome<'a> {
         }
         self.written = Some(Instant::now());
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let mut text = String::new();
-        let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
-            text += &format!("# HELP topo_watch_{name} {help}\n# TYPE topo_watch_{name} {kind}\n");
-            for (labels, value) in values {
-                text += &format!("topo_watch_{name}{labels} {value}\n");
-            }
-        };
-        let one = |value| [(String::new(), value)];
+        let mut metrics = Metrics::default();
         let states = State::ALL.map(|it| {
             let is_it = u64::from(it == situation.state);
-            (format!("{{state=\"{}\"}}", it.word()), is_it)
+            (vec![("state", it.word().to_owned())], is_it)
         });
-        metric("state", "gauge", "1 for the state of the job.", &states);
-        let since = situation.since.as_secs();
-        metric(
-            "since_seconds",
-            "gauge",
-            "For how long it is in it.",
-            &one(since),
-        );
+        let help = "1 for the state of the job.";
+        metrics.add(["topo_watch_state", "gauge", help], states);
         let ranks = situation.ranks.iter().take(MOST_RANKS).map(|it| {
-            let (host, communicator) = (label(&it.host), label(&it.communicator));
-            let (rank, process) = (it.rank, it.process);
-            let labels = format!(
-                "{{rank=\"{rank}\",host=\"{host}\",process=\"{process}\",communicator=\"{communicator}\"}}"
-            );
+            let labels = vec![
+                ("rank", it.rank.to_string()),
+                ("host", it.host.clone()),
+                ("process", it.process.to_string()),
+                ("communicator", it.communicator.clone()),
+            ];
             (labels, 1)
         });
-        let ranks: Vec<_> = ranks.collect();
-        metric(
-            "rank",
-            "gauge",
-            "1 for a rank that others wait for, or that is gone.",
-            &ranks,
-        );
-        let ended = u64::from(situation.ended);
-        metric("ended", "gauge", "1 when the job has ended.", &one(ended));
-        metric("polls_total", "counter", "Polls.", &one(polls));
-        metric(
-            "answers_total",
-            "counter",
-            "Polls with an answer.",
-            &one(answers),
-        );
+        let help = "1 for a rank that others wait for, or that is gone.";
+        metrics.add(["topo_watch_rank", "gauge", help], ranks);
+        let (since, ended) = (situation.since.as_secs(), u64::from(situation.ended));
         let now = now.unwrap_or_default().as_secs();
-        metric(
-            "time_seconds",
-            "gauge",
-            "When this was written, since 1970.",
-            &one(now),
-        );
+        for (name, kind, help, value) in [
+            ("since_seconds", "gauge", "For how long it is in it.", since),
+            ("ended", "gauge", "1 when the job has ended.", ended),
+            ("polls_total", "counter", "Polls.", polls),
+            ("answers_total", "counter", "Polls with an answer.", answers),
+            (
+                "time_seconds",
+                "gauge",
+                "When this was written, since 1970.",
+                now,
+            ),
+        ] {
+            let name = format!("topo_watch_{name}");
+            metrics.add([&name, kind, help], [(Vec::new(), value)]);
+        }
+        let text = metrics.text;
         self.failures.say(write(file, &text), output);
     }
 }
@@ -226,10 +212,4 @@ fn unused(folder: &Path) -> PathBuf {
     let mut all = [folder.to_owned()].into_iter().chain(next);
     all.find(|it| !has_verdict(it))
         .unwrap_or_else(|| folder.to_owned())
-}
-
-/// A value of a label in Prometheus' text format.
-fn label(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    text.replace('\n', "\\n")
 }

