@@ -8,8 +8,8 @@ use cudarc::driver::result;
 use cudarc::driver::sys;
 use device_runtime::driver::Start;
 use device_runtime::{
-    Allocation, Bindable, DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory,
-    Repeats, Team,
+    Allocation, Bindable, DeviceDriver, Kernel, LaunchMemory, LaunchOptions, MulticastAddresses,
+    NicMemory, Repeats, Team,
 };
 use executor::Memory;
 use shared_memory::Mapping;
@@ -45,6 +45,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// Those of GPUs with these numbers whose kernels are launched so.
+    pub fn of(devices: Vec<u32>, launches: &LaunchOptions) -> Self {
+        let is_wanted = |it: &MemoryKind| launches.memory.as_deref() == Some(it.name());
+        Self {
+            devices,
+            memory: MemoryKind::ALL.into_iter().find(is_wanted),
+            ..Self::default()
+        }
+    }
+
     /// How long the driver may take to load, and then to start.
     pub(crate) fn longest_start(&self) -> Duration {
         self.longest_start.unwrap_or(presence::LONGEST_START)

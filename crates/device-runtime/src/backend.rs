@@ -205,7 +205,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
 
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
         self.connected.peers = peers::meet(&self.shared, bootstrap, longest)?;
-        if self.shared.options.nvls_from.is_some() {
+        if !self.shared.options.nvls_from.is_empty() {
             self.note_no_multicast();
         }
         if self.shared.options.stages_in_window {
