@@ -90,6 +90,15 @@ fn nvls_by_ptx() {
 }
 
 /// A multicast object that cannot be made is an error only of who asked for NVLS by name.
+/// Scratch memory of NVLS is one window, as long as the granularity of a multicast holds it.
+#[test]
+fn nvls_has_one_window() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    let run = "run --ranks 2 all-reduce --backend cuda --algorithm nvls -b 4K -e 1M -f 4 -n 1 --channels 2 --warm 0";
+    success(&phantom.topo().args(run.split(' ')).output().unwrap());
+    assert_eq!(phantom.report().calls["cuMulticastCreate"], 1);
+}
+
 #[test]
 fn nvls_without_an_object() {
     let phantom = Phantom::new("dgx-h100", &["fail cuMulticastCreate 1 2"]);
