@@ -471,7 +471,8 @@ impl DeviceDriver for Cuda {
         let blocks = unsafe {
             result::occupancy::max_active_block_per_multiprocessor(function, threads as i32, 0)
         };
-        let blocks = blocks.map_err(words)?;
+        let number = device.number;
+        let blocks = blocks.map_err(|error| format!("GPU {number}: {}", words(error)))?;
         let blocks = u32::try_from(blocks).unwrap_or_default() * device.properties.multiprocessors;
         known.push((kernel, threads, blocks));
         Ok(blocks)

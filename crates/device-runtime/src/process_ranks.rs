@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use executor::Transport;
 use program::BoundProgram;
@@ -49,6 +49,10 @@ pub struct PeerTransport {
     pub shares_device: bool,
 }
 
+/// Two devices of this process of which the first cannot be believed to access the memory of the
+/// second, and why.
+pub(crate) type Disproved = (u32, u32, String);
+
 /// Most spans that are stored.
 const MOST_SPANS: usize = 1 << 20;
 
@@ -71,6 +75,7 @@ pub struct ProcessRanks<M: DeviceDriver> {
     without_graph: Mutex<Option<String>>,
     without_multicast: Mutex<Option<String>>,
     reached: Mutex<Vec<PeerTransport>>,
+    disproved: OnceLock<Result<Vec<Disproved>, String>>,
     time_ns: AtomicU64,
     copies_ns: AtomicU64,
     spans: Mutex<Vec<Span>>,
@@ -96,6 +101,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
             without_graph: Mutex::default(),
             without_multicast: Mutex::default(),
             reached: Mutex::default(),
+            disproved: OnceLock::new(),
             time_ns: AtomicU64::new(0),
             copies_ns: AtomicU64::new(0),
             spans: Mutex::default(),
@@ -113,12 +119,32 @@ impl<M: DeviceDriver> ProcessRanks<M> {
     /// # Errors
     /// A kernel failed.
     pub fn synchronize(&self) -> Result<(), String> {
-        let mut devices = self.devices.clone();
+        let mut devices = self.with_first_ranks().into_iter();
+        devices.try_for_each(|(device, _)| self.driver.synchronize(device))
+    }
+
+    /// Each device, with the first rank on it.
+    fn with_first_ranks(&self) -> Vec<(u32, u32)> {
+        let mut devices: Vec<(u32, u32)> = self.devices.iter().copied().zip(0..).collect();
         devices.sort_unstable();
-        devices.dedup();
+        devices.dedup_by_key(|(device, _)| *device);
         devices
-            .into_iter()
-            .try_for_each(|device| self.driver.synchronize(device))
+    }
+
+    /// Access between the devices of this process that the driver grants and that is wrong. The
+    /// first rank tries it; the others wait for it.
+    pub(crate) fn disproved(
+        &self,
+        try_all: impl FnOnce(&[(u32, u32)]) -> Result<Vec<Disproved>, String>,
+    ) -> Result<&[Disproved], String> {
+        let tried = self.disproved.get_or_init(|| {
+            let devices = self.with_first_ranks();
+            match devices.len() {
+                0..=1 => Ok(Vec::new()),
+                _ => try_all(&devices),
+            }
+        });
+        tried.as_deref().map_err(String::clone)
     }
 
     /// The number of ranks on this rank's device, itself included.

@@ -24,6 +24,7 @@ mod multicast;
 mod net;
 mod p2p;
 pub(crate) mod peers;
+mod trial;
 
 use std::collections::BTreeSet;
 
