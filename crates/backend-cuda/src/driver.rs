@@ -484,8 +484,7 @@ impl DeviceDriver for Cuda {
 
     fn synchronize(&self, place: u32) -> Result<(), String> {
         let device = self.device(place)?;
-        // SAFETY: the stream is the device's.
-        let waited = unsafe { result::stream::synchronize(device.stream()) };
+        let waited = device.synchronize();
         waited.map_err(|error| format!("GPU {}: a kernel failed: {}", device.number, words(error)))
     }
 

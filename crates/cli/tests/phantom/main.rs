@@ -322,6 +322,7 @@ fn functions_that_are_called() {
         "cuStreamQuery",
         "cuStreamWaitEvent",
         "cuStreamIsCapturing",
+        "cuStreamGetPriority",
         "cuCtxGetCurrent",
         "cuGetErrorName",
         "cuGetErrorString",

@@ -248,6 +248,9 @@ fn launch(handle: u64, shape: &Shape, stream: u64, parameters: In<*const c_void>
     if driver.is_legacy(&stream) {
         driver.no_blocking_capture(device)?;
     }
+    if stream.priority < 0 {
+        report::urgent();
+    }
     let emulator = Emulator::get(driver.machine.setup.emulator.as_deref())?;
     // The driver copies the arguments before the call returns.
     let argument = bytes(parameters.get(SECTION)?, found.parameters, SECTION)?;
