@@ -5,6 +5,7 @@ mod defects;
 mod failures;
 mod gpu_test;
 mod hosts;
+mod launch_options;
 mod library;
 mod machine;
 mod matrix;
@@ -89,7 +90,6 @@ fn nvls_by_ptx() {
     assert!(!problems.iter().any(is_fault), "{problems:?}");
 }
 
-/// A multicast object that cannot be made is an error only of who asked for NVLS by name.
 /// Scratch memory of NVLS is one window, as long as the granularity of a multicast holds it.
 #[test]
 fn nvls_has_one_window() {
@@ -99,6 +99,7 @@ fn nvls_has_one_window() {
     assert_eq!(phantom.report().calls["cuMulticastCreate"], 1);
 }
 
+/// A multicast object that cannot be made is an error only of who asked for NVLS by name.
 #[test]
 fn nvls_without_an_object() {
     let phantom = Phantom::new("dgx-h100", &["fail cuMulticastCreate 1 2"]);
@@ -321,8 +322,8 @@ fn functions_that_are_called() {
     let elsewhere = [
         "cuStreamQuery",
         "cuStreamWaitEvent",
-        "cuStreamIsCapturing",
         "cuStreamGetPriority",
+        "cuStreamIsCapturing",
         "cuCtxGetCurrent",
         "cuGetErrorName",
         "cuGetErrorString",
