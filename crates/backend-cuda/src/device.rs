@@ -12,10 +12,13 @@ use cudarc::driver::{DriverError, result};
 use device_runtime::Kernel;
 
 use crate::error::{Driver, Error};
-use crate::handles::{digits, lock};
+use crate::handles::{caller, digits, lock};
 use crate::module::{Module, Origin};
 use crate::prebuilt::MULTICAST_PTX;
 use crate::presence;
+
+/// `CU_STREAM_LEGACY`; 0 is the same stream. It has the default priority.
+const LEGACY: u64 = 1;
 
 /// The least compute capability × 10 of code that has multicasts.
 const MULTICAST_CAPABILITY: u32 = 90;
@@ -70,6 +73,18 @@ impl Stream {
         result::stream::create(result::stream::StreamKind::NonBlocking).map(Self)
     }
 
+    /// As [`Self::new`], of the highest priority of the GPU.
+    fn urgent() -> Result<Self, DriverError> {
+        let (mut stream, mut highest) = (std::ptr::null_mut(), 0);
+        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: a context is current; the driver writes a number, and then a handle.
+        unsafe {
+            sys::cuCtxGetStreamPriorityRange(std::ptr::null_mut(), &raw mut highest).result()?;
+            sys::cuStreamCreateWithPriority(&raw mut stream, flags, highest).result()?;
+        }
+        Ok(Self(stream))
+    }
+
     pub(crate) const fn handle(&self) -> sys::CUstream {
         self.0
     }
@@ -85,7 +100,7 @@ impl Drop for Stream {
 /// A GPU that has answered.
 struct Started {
     context: PrimaryContext,
-    streams: [Stream; 2],
+    streams: [Stream; 3],
 }
 
 // SAFETY: contexts and streams are handles that the driver lets any thread use.
@@ -99,7 +114,7 @@ impl Started {
         let context = PrimaryContext { device, context };
         // SAFETY: the context is retained until this is dropped.
         unsafe { result::ctx::set_current(context.context) }?;
-        let streams = [Stream::new()?, Stream::new()?];
+        let streams = [Stream::new()?, Stream::urgent()?, Stream::new()?];
         Ok(Self { context, streams })
     }
 }
@@ -112,7 +127,10 @@ pub struct Device {
     // Dropped in this order.
     pub(crate) module: Module,
     stream: Stream,
+    urgent: Stream,
     copies: Stream,
+    /// Whether the last launch in the order of other streams was on the urgent stream.
+    last_is_urgent: Mutex<bool>,
     context: PrimaryContext,
     /// Whether it has several memory synchronization domains.
     pub(crate) has_domains: bool,
@@ -177,7 +195,7 @@ impl Device {
         let longest = options.longest_start();
         let started = presence::answer(&what(), longest, move || Started::new(number as c_int))?;
         let Started { context, streams } = started.to(what)?;
-        let [stream, copies] = streams;
+        let [stream, urgent, copies] = streams;
         let device = context.device;
         // SAFETY: the context is retained until this device is dropped.
         unsafe { result::ctx::set_current(context.context) }.to(what)?;
@@ -217,7 +235,9 @@ impl Device {
             device,
             module,
             stream,
+            urgent,
             copies,
+            last_is_urgent: Mutex::default(),
             context,
             has_domains: domains.is_ok_and(|domains| domains > 1),
             stuck: stuck(device),
@@ -229,6 +249,46 @@ impl Device {
     /// The stream of its kernels.
     pub(crate) const fn stream(&self) -> sys::CUstream {
         self.stream.handle()
+    }
+
+    /// Waits for its kernels.
+    pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
+        let mut streams = [&self.stream, &self.urgent].into_iter();
+        // SAFETY: the streams are the device's.
+        streams.try_for_each(|it| unsafe { result::stream::synchronize(it.handle()) })
+    }
+
+    /// Submits a launch in the order of these streams of callers: to the stream of kernels or, if
+    /// one of them has a priority above the default, to one with the highest, because its blocks
+    /// would wait behind those of all kernels launched before. What either stream gets runs behind
+    /// what the other one got, for which `event` is recorded.
+    pub(crate) fn submit_among(
+        &self,
+        callers: &[u64],
+        event: sys::CUevent,
+        submit: impl FnOnce(sys::CUstream) -> Result<(), DriverError>,
+    ) -> Result<(), DriverError> {
+        let mut is_urgent = false;
+        for stream in callers.iter().filter(|it| **it > LEGACY) {
+            let mut priority = 0;
+            // SAFETY: callers give streams of this device; the driver writes a number.
+            unsafe { sys::cuStreamGetPriority(caller(*stream), &raw mut priority) }.result()?;
+            is_urgent |= priority < 0;
+        }
+        // Held until the launch is submitted, so that a later one cannot overtake it.
+        let mut last_is_urgent = lock(&self.last_is_urgent);
+        let streams = [self.stream(), self.urgent.handle()];
+        let [own, other] = [is_urgent, !is_urgent].map(|it| streams[usize::from(it)]);
+        if *last_is_urgent != is_urgent {
+            let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+            // SAFETY: streams and event are of this device's context.
+            unsafe {
+                result::event::record(event, other)?;
+                result::stream::wait_event(own, event, flags)?;
+            }
+            *last_is_urgent = is_urgent;
+        }
+        submit(own)
     }
 
     /// The stream of copies to and from memory of this backend, on which nothing waits for kernels.

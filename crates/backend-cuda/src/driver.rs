@@ -8,8 +8,8 @@ use cudarc::driver::result;
 use cudarc::driver::sys;
 use device_runtime::driver::Start;
 use device_runtime::{
-    Allocation, Bindable, DeviceDriver, Kernel, LaunchMemory, MulticastAddresses, NicMemory,
-    Repeats, Team,
+    Allocation, Bindable, DeviceDriver, Kernel, LaunchMemory, LaunchOptions, MulticastAddresses,
+    NicMemory, Repeats, Team,
 };
 use executor::Memory;
 use shared_memory::Mapping;
@@ -45,6 +45,16 @@ pub struct Options {
 }
 
 impl Options {
+    /// Those of GPUs with these numbers whose kernels are launched so.
+    pub fn of(devices: Vec<u32>, launches: &LaunchOptions) -> Self {
+        let is_wanted = |it: &MemoryKind| launches.memory.as_deref() == Some(it.name());
+        Self {
+            devices,
+            memory: MemoryKind::ALL.into_iter().find(is_wanted),
+            ..Self::default()
+        }
+    }
+
     /// How long the driver may take to load, and then to start.
     pub(crate) fn longest_start(&self) -> Duration {
         self.longest_start.unwrap_or(presence::LONGEST_START)
@@ -461,7 +471,8 @@ impl DeviceDriver for Cuda {
         let blocks = unsafe {
             result::occupancy::max_active_block_per_multiprocessor(function, threads as i32, 0)
         };
-        let blocks = blocks.map_err(words)?;
+        let number = device.number;
+        let blocks = blocks.map_err(|error| format!("GPU {number}: {}", words(error)))?;
         let blocks = u32::try_from(blocks).unwrap_or_default() * device.properties.multiprocessors;
         known.push((kernel, threads, blocks));
         Ok(blocks)
@@ -473,8 +484,7 @@ impl DeviceDriver for Cuda {
 
     fn synchronize(&self, place: u32) -> Result<(), String> {
         let device = self.device(place)?;
-        // SAFETY: the stream is the device's.
-        let waited = unsafe { result::stream::synchronize(device.stream()) };
+        let waited = device.synchronize();
         waited.map_err(|error| format!("GPU {}: a kernel failed: {}", device.number, words(error)))
     }
 

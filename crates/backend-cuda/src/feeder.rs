@@ -117,19 +117,15 @@ impl Ready {
     ///
     /// [`Cuda::start_all`]: crate::Cuda::start_all
     pub fn launch(&mut self) -> Result<(), DriverError> {
+        self.launch_on(self.device.stream())
+    }
+
+    fn launch_on(&mut self, stream: sys::CUstream) -> Result<(), DriverError> {
         let remote = self.device.has_domains;
         let size = (self.blocks, self.threads);
         // SAFETY: the function takes one `Launch` by value. Its addresses are of memory that the
         // ranks keep until the launch has ended.
-        unsafe {
-            launch(
-                self.function,
-                size,
-                &mut self.launch,
-                self.device.stream(),
-                remote,
-            )
-        }
+        unsafe { launch(self.function, size, &mut self.launch, stream, remote) }
     }
 
     /// Submits one launch between the events. In the order of other streams, it and its copies wait
@@ -140,13 +136,19 @@ impl Ready {
     /// The driver refuses it.
     pub fn submit(&mut self, start: &Start<'_>) -> Result<(), String> {
         self.device.enter()?;
-        self.submit_between(start)
-            .map_err(|error| self.failed(error))
+        let (device, [come, ..]) = (Arc::clone(&self.device), self.marks);
+        let submitted = device.submit_among(start.streams, come, |own| {
+            self.submit_between(start, own, come)
+        });
+        submitted.map_err(|error| self.failed(error))
     }
 
-    fn submit_between(&mut self, start: &Start<'_>) -> Result<(), DriverError> {
-        let own = self.device.stream();
-        let [come, ..] = self.marks;
+    fn submit_between(
+        &mut self,
+        start: &Start<'_>,
+        own: sys::CUstream,
+        come: sys::CUevent,
+    ) -> Result<(), DriverError> {
         let copy = |it: &DeviceCopy| {
             // SAFETY: the caller lends the buffers until work of its streams that comes later, and
             // staging memory is there as long as the ranks.
@@ -161,14 +163,16 @@ impl Ready {
                 result::stream::wait_event(own, come, WAIT)?;
             }
         }
-        self.record(self.begin)?;
+        // SAFETY: the events are of the context of the stream.
+        let record = |event| unsafe { result::event::record(event, own) };
+        record(self.begin)?;
         start.before.iter().try_for_each(copy)?;
         // Ranks may only copy within their own memory.
         if self.blocks > 0 {
-            self.launch()?;
+            self.launch_on(own)?;
         }
         start.after.iter().try_for_each(copy)?;
-        self.record(self.end)?;
+        record(self.end)?;
         for stream in start.streams {
             // SAFETY: as above.
             unsafe { result::stream::wait_event(caller(*stream), self.end, WAIT) }?;

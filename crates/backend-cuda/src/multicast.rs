@@ -362,6 +362,7 @@ impl Multicast {
         let found = MulticastAddresses {
             all: all.address,
             own: own.as_ref().map_or(callers_base, |it| it.address),
+            bytes: bytes as u64,
         };
         self.part = Some(Part {
             _all: all,

@@ -17,7 +17,7 @@ const LIBRARY: &str = "libcuda.so.1";
 pub const LONGEST_START: Duration = Duration::from_secs(60);
 
 /// Functions that this crate calls; drivers since 11.6 have them.
-pub const SYMBOLS: [&str; 70] = [
+pub const SYMBOLS: [&str; 73] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -34,8 +34,11 @@ pub const SYMBOLS: [&str; 70] = [
     "cuCtxSetCurrent",
     "cuCtxGetCurrent",
     "cuCtxEnablePeerAccess",
+    "cuCtxGetStreamPriorityRange",
     "cuStreamCreate",
+    "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
+    "cuStreamGetPriority",
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",

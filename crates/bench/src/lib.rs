@@ -41,6 +41,7 @@ use no_schema::JsonSchema;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 
+pub use device_runtime::LaunchOptions;
 pub use event::{Event, Observer};
 pub use load::CoreTime;
 pub use network::NetworkOptions;

@@ -2,7 +2,6 @@
 
 use anyhow::{Result, bail};
 use net::run::RunChannels;
-use net::run::channels_of_plan::nvls_from;
 use plan::{NcclVersion, Plan};
 use program::Schedule;
 
@@ -15,7 +14,7 @@ use crate::spec::Spec;
 /// The plan lacks what the run needs.
 pub fn take(spec: &mut Spec, name: String, plan: &Plan) -> Result<RunPlan> {
     let planned = RunChannels::of(&name, plan, Some(spec.collective))?;
-    spec.devices.nvls_from = nvls_from(plan, spec.collective);
+    spec.devices.launches.nvls_from = planned.nvls_from;
     let choice = |bytes: &u64| {
         let choice = plan.costs.as_ref()?.choose(spec.collective, *bytes).ok()?;
         Some(format!("{} {}", choice.algorithm, choice.protocol))

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use device_runtime::LaunchOptions;
 use executor::check::{Check, Sample};
 use executor::{Request, Settings};
 use plan::PlannedForest;
@@ -103,32 +104,13 @@ pub struct Spec {
 /// Options of ranks on GPUs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Devices {
-    /// Whether GPUs may access each other's memory (`NCCL_P2P_DISABLE` says no).
-    pub p2p: bool,
-    /// Whether ranks of a host may share its memory (`NCCL_SHM_DISABLE` says no).
-    pub shm: bool,
-    /// Whether NICs may read and write memory of GPUs (`NCCL_NET_GDR_LEVEL=LOC` says no).
-    pub rdma: bool,
-    /// Whether they may read it to send (`NCCL_NET_GDR_READ=0` says no).
-    pub rdma_read: bool,
-    /// Whether what they wrote is flushed whatever the GPU is (`NCCL_NET_FORCE_FLUSH`).
-    pub force_flush: bool,
-    /// The only kind of memory that is shared with other processes, by its name.
-    pub memory: Option<String>,
-    /// Bytes of a message from which the plan chooses NVLS; `None`: never.
-    #[serde(default)]
-    pub nvls_from: Option<u64>,
-    /// Whether buffers are in windows, so that NVLS does not copy them.
-    #[serde(default)]
-    pub registered: bool,
+    /// How kernels are launched and GPUs reach each other.
+    pub launches: LaunchOptions,
     /// Whether the driver returns from a launch only when the kernel has ended
     /// (`CUDA_LAUNCH_BLOCKING`).
     pub blocking_launches: bool,
     /// Timed launches in a graph; 0 is no graph.
     pub graph: u32,
-    /// Most thread blocks of a rank, unless channels are asked for; 0: all that are resident.
-    #[serde(default)]
-    pub most_blocks: Option<u32>,
     /// Time of launches before the first figure, so that the GPUs' clocks are up, ms.
     #[serde(default)]
     pub warm_ms: u64,
@@ -141,17 +123,9 @@ pub struct Devices {
 impl Default for Devices {
     fn default() -> Self {
         Self {
-            p2p: true,
-            shm: true,
-            rdma: true,
-            rdma_read: true,
-            force_flush: false,
-            memory: None,
-            nvls_from: None,
-            registered: false,
+            launches: LaunchOptions::nccl(),
             blocking_launches: false,
             graph: 0,
-            most_blocks: None,
             warm_ms: 0,
             timeline: false,
             trace: None,

@@ -92,8 +92,8 @@ typedef struct topo_id {
  * open. */
 #define TOPO_COPIES 8u
 
-/* Zeros are the defaults. All ranks give equal flags, timeout_ms and plans. A plan, which topo plan
- * -o wrote, is of as many ranks; communicators that are split off have none. */
+/* Zeros are the defaults. All ranks give equal flags, timeout_ms, blocks and plans. A plan, which
+ * topo plan -o wrote, is of as many ranks; communicators that are split off have none. */
 typedef struct topo_options {
     uint32_t bytes;           /* sizeof(topo_options) */
     uint32_t flags;           /* a sum of the flags above */
@@ -103,7 +103,7 @@ typedef struct topo_options {
     const char *host_id;      /* replaces the identity of this host, or NULL */
     const char *plan;         /* the file of a plan whose channels, NICs and proxies are used, or NULL */
     uint32_t gpu;             /* with TOPO_CUDA: CUDA's number of this rank's GPU, from 0 */
-    uint32_t reserved;        /* 0 */
+    uint32_t blocks;          /* most thread blocks of a collective on it; 0: 32; UINT32_MAX: all */
 } topo_options;
 
 /* The version of the library, such as "0.1.0". */

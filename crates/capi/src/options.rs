@@ -53,8 +53,8 @@ pub struct topo_options {
     pub plan: *const c_char,
     /// With `TOPO_CUDA`: CUDA's number of this rank's GPU, from 0.
     pub gpu: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Most thread blocks of a collective on this GPU. 0 is 32; `u32::MAX` all that fit.
+    pub blocks: u32,
 }
 
 /// Reads options.
@@ -82,13 +82,15 @@ pub unsafe fn read(options: *const topo_options) -> Result<Options, Fault> {
              TOPO_ALLOCATED, TOPO_CUDA and TOPO_COPIES"
         )));
     }
-    if options.reserved != 0 {
-        return Err(Fault::invalid("options.reserved is not 0"));
-    }
     chosen.debug = options.flags & DEBUG != 0;
     chosen.allocated_buffers = options.flags & ALLOCATED != 0;
     chosen.copies = options.flags & COPIES != 0;
     chosen.gpu = (options.flags & CUDA != 0).then_some(options.gpu);
+    chosen.blocks = match options.blocks {
+        0 => None,
+        u32::MAX => Some(0),
+        most => Some(most),
+    };
     if options.join_timeout_ms != 0 {
         chosen.join = Duration::from_millis(options.join_timeout_ms.into());
     }

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         trial("the_example_runs", the_example_runs),
         trial("ranks_of_several_hosts", ranks_of_several_hosts),
         trial("ranks_of_a_plan", ranks_of_a_plan),
+        trial("gpu_options", gpu::options),
         trial(
             "what_was_started_in_debug_mode",
             what_was_started_in_debug_mode,

@@ -14,7 +14,8 @@ use executor::{Choice, Error, Memory, Request, Waiting};
 use program::{BoundProgram, Reduction};
 
 use crate::connect::{
-    CallersWindows, Connector, RankConnections, Regions, VECTOR_BYTES, peers, shows_buffers,
+    CallersWindows, Connector, RankConnections, Regions, ScratchWindow, VECTOR_BYTES, peers,
+    shows_buffers,
 };
 use crate::default_choice;
 use crate::driver::{DeviceDriver, LaunchMemory};
@@ -66,6 +67,8 @@ pub struct DeviceProgram<M: DeviceDriver> {
     /// The channels of its lanes, if their times are recorded.
     channels: Vec<u16>,
     has_ended: bool,
+    /// The window of its scratch memory, which lives as long as it.
+    _window: Option<Arc<ScratchWindow>>,
     _memory: M::Block,
 }
 
@@ -205,7 +208,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
 
     fn meet(&mut self, bootstrap: &mut dyn Bootstrap, longest: Duration) -> Result<(), Error> {
         self.connected.peers = peers::meet(&self.shared, bootstrap, longest)?;
-        if self.shared.options.nvls_from.is_some() {
+        if !self.shared.options.nvls_from.is_empty() {
             self.note_no_multicast();
         }
         if self.shared.options.stages_in_window {
@@ -292,7 +295,8 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
         let bound = request.bound;
         let scratch = if bound.multicasts {
             // Wiring made the window.
-            self.connected.windows.of_program.map(|window| window.own)
+            let window = self.connected.windows.of_program.as_ref();
+            window.map(|it| it.addresses.own)
         } else {
             self.reserve_scratch(bound.scratch_bytes)
                 .map_err(|why| self.failed(why))?;
@@ -355,6 +359,7 @@ impl<M: DeviceDriver> Backend for Kernels<M> {
             scratch,
             channels: flat.channels,
             has_ended: false,
+            _window: self.connected.windows.of_program.take(),
             _memory: memory,
         })
     }

@@ -238,6 +238,9 @@ impl<M: DeviceDriver> Kernels<M> {
         if let Some((.., part)) = self.windows.staging.take() {
             self.shared.keep(part, None);
         }
+        if let Some(window) = self.connected.windows.latest.take() {
+            self.shared.keep(window, None);
+        }
     }
 
     /// What is subtracted from the addresses of input and output in the buffer table, so that it

@@ -28,7 +28,7 @@ impl<M: DeviceDriver> Kernels<M> {
             blocks: u16::try_from(self.shared.usual_blocks(self.blocks(request)))
                 .unwrap_or(u16::MAX)
                 .min(MOST_CHANNELS),
-            nvls_from: (self.shared.options.nvls_from)
+            nvls_from: (self.shared.options.nvls_from(request.collective))
                 .or_else(|| self.registers().then_some(REGISTERED_NVLS))
                 .filter(|_| peers.all_p2p && peers.multicast.is_ok()),
         }

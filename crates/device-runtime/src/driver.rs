@@ -336,6 +336,8 @@ pub struct MulticastAddresses {
     pub all: u64,
     /// Address of the own member's memory.
     pub own: u64,
+    /// Bytes of each member's memory, at least those asked for; equal for all members.
+    pub bytes: u64,
 }
 
 /// One kernel launch on a device.

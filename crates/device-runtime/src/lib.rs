@@ -9,8 +9,9 @@
 //! for tests.
 //!
 //! In reading order: [`source`], [`entry`], [`layout`], [`flat`], `allocation`, [`driver`],
-//! [`process_ranks`], `connect`, [`gang`], `remote`, `launch`, [`backend`], `capabilities`,
-//! `deposit`, `regions`, `callers_windows`, `in_order`, [`addresses`], [`default_choice`].
+//! `options`, [`process_ranks`], `connect`, [`gang`], `remote`, `launch`, [`backend`],
+//! `capabilities`, `deposit`, `regions`, `callers_windows`, `in_order`, [`addresses`],
+//! [`default_choice`].
 //!
 //! ```
 //! use device_runtime::{Kernel, source};
@@ -37,6 +38,7 @@ pub mod gang;
 mod in_order;
 mod launch;
 pub mod layout;
+mod options;
 pub mod process_ranks;
 mod regions;
 mod remote;
@@ -50,4 +52,5 @@ pub use driver::{
 };
 pub use entry::{Kernel, LITMUS_PAIR_BYTES, LitmusKernel};
 pub use in_order::MOST_IN_FLIGHT;
-pub use process_ranks::{LaunchOptions, PeerTransport, ProcessRanks, Span};
+pub use options::LaunchOptions;
+pub use process_ranks::{PeerTransport, ProcessRanks, Span};

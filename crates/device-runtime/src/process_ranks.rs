@@ -3,54 +3,16 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use executor::Transport;
-use executor::connections::SlotBytes;
 use program::BoundProgram;
 use shared_memory::Mapping;
 
 use crate::driver::{DeviceDriver, Repeats};
 use crate::gang::Gang;
 use crate::layout::MOST_SHARES;
-
-/// How kernels are launched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaunchOptions {
-    /// Threads of a block: 64 that synchronize, plus the warps that move data.
-    pub threads: u32,
-    /// Data bytes per slot, by protocol.
-    pub slot_bytes: SlotBytes,
-    /// Initial step count of every connection. Tests set it to begin close to a wrap.
-    pub first_step: u64,
-    /// Flag that all lines of LL slots hold initially, as if left from an earlier use; 0: none.
-    pub stale_flag: u32,
-    /// Most blocks per lane, 1 to 4. More blocks keep more bytes in flight, which a GPU with few
-    /// ranks needs to saturate its memory. Lanes that use FIFOs have one block.
-    pub most_shares: u32,
-    /// Most blocks of a rank, unless a request names more channels; 0: all that are resident at
-    /// once. The rest of a GPU is for other kernels and communicators.
-    pub most_blocks: u32,
-    /// Bytes of a message from which switches reduce and multicast (NVLS) where they can; `None`:
-    /// only if a request chooses that.
-    pub nvls_from: Option<u64>,
-    /// Whether to record when each lane of a launch begins and ends ([`ProcessRanks::take_spans`]).
-    pub trace: bool,
-    /// Whether devices may access each other's memory (`NCCL_P2P_DISABLE` clears it).
-    pub p2p: bool,
-    /// Whether connections may use host memory instead (`NCCL_SHM_DISABLE` clears it).
-    pub shm: bool,
-    /// Whether NICs may access device memory (GPUDirect RDMA).
-    pub rdma: bool,
-    /// Whether NICs may also read device memory to send (`NCCL_NET_GDR_READ=0` clears it).
-    pub rdma_read: bool,
-    /// Whether RDMA writes are always flushed (`NCCL_NET_FORCE_FLUSH`).
-    pub force_flush: bool,
-    /// Whether other processes access buffers of callers where they are (`regions.rs`).
-    pub opens_regions: bool,
-    /// Whether buffers of launches at once are staged in a window, so that NVLS does not copy them.
-    pub stages_in_window: bool,
-}
+use crate::options::LaunchOptions;
 
 /// The time that a lane of a launch took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,35 +49,12 @@ pub struct PeerTransport {
     pub shares_device: bool,
 }
 
+/// Two devices of this process of which the first cannot be believed to access the memory of the
+/// second, and why.
+pub(crate) type Disproved = (u32, u32, String);
+
 /// Most spans that are stored.
 const MOST_SPANS: usize = 1 << 20;
-
-impl LaunchOptions {
-    /// NCCL's slots (buffers of 512 KiB, 4800 KiB and 4 MiB in eight slots) and 12 data warps.
-    pub const fn nccl() -> Self {
-        Self {
-            threads: 448,
-            slot_bytes: SlotBytes {
-                ll: 32_768,
-                ll128: 576_000,
-                simple: 524_288,
-            },
-            first_step: 0,
-            stale_flag: 0,
-            most_shares: MOST_SHARES,
-            most_blocks: 32,
-            nvls_from: None,
-            trace: false,
-            p2p: true,
-            shm: true,
-            rdma: true,
-            rdma_read: true,
-            force_flush: false,
-            opens_regions: true,
-            stages_in_window: false,
-        }
-    }
-}
 
 /// Device memory and, if it maps host memory, that mapping. Dropped in this order.
 type KeptMemory = (Box<dyn Any + Send + Sync>, Option<Arc<Mapping>>);
@@ -136,6 +75,7 @@ pub struct ProcessRanks<M: DeviceDriver> {
     without_graph: Mutex<Option<String>>,
     without_multicast: Mutex<Option<String>>,
     reached: Mutex<Vec<PeerTransport>>,
+    disproved: OnceLock<Result<Vec<Disproved>, String>>,
     time_ns: AtomicU64,
     copies_ns: AtomicU64,
     spans: Mutex<Vec<Span>>,
@@ -161,6 +101,7 @@ impl<M: DeviceDriver> ProcessRanks<M> {
             without_graph: Mutex::default(),
             without_multicast: Mutex::default(),
             reached: Mutex::default(),
+            disproved: OnceLock::new(),
             time_ns: AtomicU64::new(0),
             copies_ns: AtomicU64::new(0),
             spans: Mutex::default(),
@@ -178,12 +119,32 @@ impl<M: DeviceDriver> ProcessRanks<M> {
     /// # Errors
     /// A kernel failed.
     pub fn synchronize(&self) -> Result<(), String> {
-        let mut devices = self.devices.clone();
+        let mut devices = self.with_first_ranks().into_iter();
+        devices.try_for_each(|(device, _)| self.driver.synchronize(device))
+    }
+
+    /// Each device, with the first rank on it.
+    fn with_first_ranks(&self) -> Vec<(u32, u32)> {
+        let mut devices: Vec<(u32, u32)> = self.devices.iter().copied().zip(0..).collect();
         devices.sort_unstable();
-        devices.dedup();
+        devices.dedup_by_key(|(device, _)| *device);
         devices
-            .into_iter()
-            .try_for_each(|device| self.driver.synchronize(device))
+    }
+
+    /// Access between the devices of this process that the driver grants and that is wrong. The
+    /// first rank tries it; the others wait for it.
+    pub(crate) fn disproved(
+        &self,
+        try_all: impl FnOnce(&[(u32, u32)]) -> Result<Vec<Disproved>, String>,
+    ) -> Result<&[Disproved], String> {
+        let tried = self.disproved.get_or_init(|| {
+            let devices = self.with_first_ranks();
+            match devices.len() {
+                0..=1 => Ok(Vec::new()),
+                _ => try_all(&devices),
+            }
+        });
+        tried.as_deref().map_err(String::clone)
     }
 
     /// The number of ranks on this rank's device, itself included.

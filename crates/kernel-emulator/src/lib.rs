@@ -339,6 +339,7 @@ impl DeviceDriver for Emulator {
         Ok(MulticastAddresses {
             all: part.bind(&places?)?,
             own: part.own(),
+            bytes: part.bytes(),
         })
     }
 

@@ -89,10 +89,22 @@ pub extern "C" fn topo_phantom_copied(what: c_int) -> u64 {
 /// Accesses of kernels to all memories behind an address, of objects that memory was bound to by
 /// its address.
 static MULTICASTS: AtomicU64 = AtomicU64::new(0);
+static URGENT: AtomicU64 = AtomicU64::new(0);
 
 /// Counts such an access.
 pub fn multicast() {
     MULTICASTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Notes a launch on a stream with more than the default priority.
+pub fn urgent() {
+    URGENT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many such launches this process has made so far.
+#[unsafe(no_mangle)]
+pub extern "C" fn topo_phantom_urgent() -> u64 {
+    URGENT.load(Ordering::Relaxed)
 }
 
 /// How many multicasts kernels of this process have made so far on memory of a program, not of a

@@ -221,6 +221,19 @@ impl Space {
         }
     }
 
+    /// Whether an address is of memory of another device than this one.
+    pub fn is_of_other(&self, device: usize, address: u64) -> bool {
+        match (self.block(address), self.mapping(address)) {
+            (Some((_, block)), _) => match block.kind {
+                Kind::Device(_) => block.device != device,
+                Kind::Imported(_) => true,
+                Kind::Host | Kind::Registered => false,
+            },
+            (None, Some((_, mapping))) => mapping.physical.device != device,
+            (None, None) => false,
+        }
+    }
+
     /// The multicast object that a device may access at an address, and the offset in it.
     pub fn team(&self, device: usize, address: u64) -> Option<(Arc<Team>, u64)> {
         let (base, mapping) = self.mapping(address)?;

@@ -71,6 +71,8 @@ pub struct Stream {
     pub device: usize,
     /// Whether it waits for the legacy stream, and that one for it.
     pub blocking: bool,
+    /// Its priority; 0 is the default, and less is higher.
+    pub priority: i32,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -84,9 +86,15 @@ impl std::fmt::Debug for Stream {
 impl Stream {
     /// A stream of a device.
     pub fn new(device: usize, blocking: bool) -> Arc<Self> {
+        Self::with_priority(device, blocking, 0)
+    }
+
+    /// A stream with a priority.
+    pub fn with_priority(device: usize, blocking: bool, priority: i32) -> Arc<Self> {
         Arc::new(Self {
             device,
             blocking,
+            priority,
             queue: Mutex::default(),
             changed: Condvar::new(),
         })

@@ -227,9 +227,9 @@ impl Comm {
 #[pymethods]
 impl Comm {
     /// Joins the other ranks. Times are in seconds. `plan`: its name and its text, and whether it
-    /// must be of as many ranks; otherwise it is ignored where it is not.
+    /// must be of as many ranks; otherwise only its settings are taken where it is not.
     #[new]
-    #[pyo3(signature = (id, rank, ranks, *, timeout=600.0, join_timeout=60.0, interfaces=None, host_id=None, debug=false, plan=None, gpu=None))]
+    #[pyo3(signature = (id, rank, ranks, *, timeout=600.0, join_timeout=60.0, interfaces=None, host_id=None, debug=false, plan=None, gpu=None, blocks=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -243,15 +243,17 @@ impl Comm {
         debug: bool,
         plan: Option<(String, String, bool)>,
         gpu: Option<u32>,
+        blocks: Option<u32>,
     ) -> PyResult<Self> {
-        let plan = match plan {
-            None => None,
-            Some((name, text, must_fit)) => {
-                let plan = RunChannels::from_json(&name, &text);
-                let plan = plan.map_err(|why| PyValueError::new_err(why.to_string()))?;
-                (must_fit || plan.ranks == ranks).then(|| Arc::new(plan))
+        let (mut run, mut settings) = (None, Vec::new());
+        if let Some((name, text, must_fit)) = plan {
+            let plan = RunChannels::from_json(&name, &text);
+            let plan = plan.map_err(|why| PyValueError::new_err(why.to_string()))?;
+            match must_fit || plan.ranks == ranks {
+                true => run = Some(Arc::new(plan)),
+                false => settings = plan.settings,
             }
-        };
+        }
         let id = id.parse::<UniqueId>();
         let id = id.map_err(|error| PyValueError::new_err(error.to_string()))?;
         let seconds = |given: f64| {
@@ -264,8 +266,10 @@ impl Comm {
             longest_wait: seconds(timeout)?,
             interfaces,
             host_id,
-            plan,
+            plan: run,
             gpu,
+            blocks,
+            settings,
             ..Options::default()
         };
         let comm = py.detach(|| join(id, rank, ranks, options))?;

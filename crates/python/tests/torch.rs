@@ -5,12 +5,17 @@
 
 mod support;
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use answers::gpus::AskedGpus;
+use answers::request::JobRequest;
 use support::answered::answered;
 use support::{Package, agents_python, here, inspector, plain_python, torch_python};
+use tempfile::NamedTempFile;
+use testkit::launch_options::{CASES, Case, MACHINE};
 use testkit::phantom::Phantom;
 
 /// Cases of `failures.py`, and whether rank 1 ends by a signal.
@@ -41,6 +46,8 @@ fn main() -> ExitCode {
         Trial::ignorable_test("inspected", inspected),
         Trial::ignorable_test("answers", answers),
         Trial::ignorable_test("arrays_of_gpus", arrays_of_gpus),
+        Trial::ignorable_test("options_of_gpus", options_of_gpus),
+        Trial::ignorable_test("options_of_gpus::torch", options_of_torch),
     ];
     for ranks in [2, 4] {
         let test = move || tensors_of_gpus(ranks);
@@ -119,6 +126,66 @@ fn arrays_of_gpus() -> Result<Completion, Failed> {
     }
 }
 
+/// The plan of a case of options in a file.
+fn plan_of(case: &Case) -> Result<Option<NamedTempFile>, Failed> {
+    let Some(settings) = case.plan else {
+        return Ok(None);
+    };
+    let mut job = JobRequest::of(MACHINE);
+    job.ranks.gpus = Some(AskedGpus::Listed(vec![0, 1]));
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    job.variables.set.extend(settings.iter().map(own));
+    let file = NamedTempFile::new()?;
+    std::fs::write(file.path(), job.plan()?.planned.plan().to_json()?)?;
+    Ok(Some(file))
+}
+
+/// Options of launches do what they do for other programs.
+fn options_of_gpus() -> Result<Completion, Failed> {
+    let Some(python) = plain_python() else {
+        let why = "not run: there is no Python 3.9 or newer";
+        return Ok(Completion::ignored_with(why));
+    };
+    let package = Package::make()?;
+    for case in CASES {
+        let plan = plan_of(&case)?;
+        let ranks = if case.refused.is_some() {
+            "threads"
+        } else {
+            "processes"
+        };
+        case.check(&libraries()?, |prepare| {
+            let ended = package.run_prepared(&python, &["gpu_options.py", ranks], |it| {
+                prepare(it);
+                it.envs(plan.iter().map(|file| ("TOPO_PLAN", file.path())));
+            });
+            (ended.is_ok(), ended.unwrap_or_else(|why| why))
+        });
+    }
+    Ok(Completion::Completed)
+}
+
+/// So do PyTorch's process groups, whose ranks are processes.
+fn options_of_torch() -> Result<Completion, Failed> {
+    let Some(python) = torch_python() else {
+        let why = "not run: there is no torch (cargo xtask fetch torch)";
+        return Ok(Completion::ignored_with(why));
+    };
+    let package = Package::make()?;
+    for case in CASES.into_iter().filter(|it| it.refused.is_none()) {
+        let plan = plan_of(&case)?;
+        case.check(&libraries()?, |prepare| {
+            let once = ["gpu_tensors.py", "once"];
+            let ended = package.run_ranks_prepared(&python, &once, 2, false, |it| {
+                prepare(it);
+                it.envs(plan.iter().map(|file| ("TOPO_PLAN", file.path())));
+            });
+            (ended.is_ok(), ended.err().unwrap_or_default())
+        });
+    }
+    Ok(Completion::Completed)
+}
+
 /// Tensors of torch on a phantom's GPUs.
 fn tensors_of_gpus(ranks: u32) -> Result<Completion, Failed> {
     let Some(python) = torch_python() else {
@@ -139,8 +206,13 @@ fn tensors_of_gpus(ranks: u32) -> Result<Completion, Failed> {
 
 /// A machine with the driver that was built beside this test.
 fn phantom() -> std::io::Result<Phantom> {
-    let libraries = std::env::current_exe()?;
-    Phantom::new(libraries.parent().unwrap_or(here()), "dgx-h100", &[])
+    Phantom::new(&libraries()?, "dgx-h100", &[])
+}
+
+/// The folder with that driver.
+fn libraries() -> std::io::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.parent().unwrap_or(here()).to_owned())
 }
 
 /// Answers about drawn jobs are those of the library.

@@ -8,6 +8,8 @@ pub mod browser;
 pub mod comparable;
 pub mod elsewhere;
 pub mod fake;
+#[cfg(unix)]
+pub mod launch_options;
 pub mod machine;
 #[cfg(unix)]
 pub mod network;

@@ -3,11 +3,15 @@
 //! process starts.
 
 use std::ptr::null_mut;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use answers::gpus::AskedGpus;
+use answers::request::JobRequest;
 use cudarc::driver::{result, sys};
+use testkit::launch_options::{CASES, MACHINE};
 use testkit::phantom::Phantom;
+use toporing::communicator::RunChannels;
 use toporing::{
     Arguments, Code, Collective, Comm, ElementType, End, Error, Options, Reduction, Transfer,
 };
@@ -71,14 +75,24 @@ struct Rank {
 impl Rank {
     /// Runs `work` on ranks that are threads and have these GPUs.
     fn all(gpus: &[u32], work: impl Fn(&Self) -> Result<(), Error> + Sync) {
+        Self::all_of_plan(gpus, None, work);
+    }
+
+    /// As [`Self::all`], with a plan.
+    fn all_of_plan(
+        gpus: &[u32],
+        plan: Option<Arc<RunChannels>>,
+        work: impl Fn(&Self) -> Result<(), Error> + Sync,
+    ) {
         result::init().unwrap();
         let id = Comm::new_id().unwrap();
         let ranks = gpus.len() as u32;
         std::thread::scope(|scope| {
             for (rank, gpu) in (0..).zip(gpus) {
-                let (id, work) = (&id, &work);
+                let (id, work, plan) = (&id, &work, plan.clone());
                 scope.spawn(move || {
                     let options = Options {
+                        plan,
                         gpu: Some(*gpu),
                         longest_wait: Duration::from_secs(120),
                         ..Options::default()
@@ -371,4 +385,88 @@ fn an_aborted_transfer() {
         assert_eq!(failed.code, Code::Failed, "{failed}");
         Ok(())
     });
+}
+
+/// The file of the plan that the ranks of a case of `testkit::launch_options` run.
+const PLAN: &str = "TOPO_TEST_PLAN";
+
+/// Adds numbers of all ranks once.
+fn adds(own: &Rank) -> Result<(), Error> {
+    const COUNT: usize = 16 << 10;
+    let numbers: Vec<u32> = (0..COUNT as u32).collect();
+    own.write(own.input, 0, &numbers, 0);
+    own.sum(own.input, COUNT, 0)?;
+    let sums: Vec<u32> = numbers.iter().map(|it| it * own.comm.ranks()).collect();
+    assert!(own.read(own.input, 0, COUNT, 0) == sums);
+    Ok(())
+}
+
+/// Runs a rank of a case: that of this process, or both as threads.
+fn run_case() {
+    let plan = std::env::var(PLAN).ok().map(|file| {
+        let plan = RunChannels::read(std::path::Path::new(&file));
+        Arc::new(plan.unwrap())
+    });
+    let Ok(rank) = std::env::var("RANK") else {
+        return Rank::all_of_plan(&[0, 1], plan, adds);
+    };
+    result::init().unwrap();
+    let gpu: u32 = rank.parse().unwrap();
+    let options = Options {
+        gpu: Some(gpu),
+        plan,
+        ..Options::default()
+    };
+    let own = Rank::new(Comm::of_launcher(&options).unwrap(), gpu as i32);
+    adds(&own).unwrap();
+    own.end();
+}
+
+/// Options of launches do what they do for other programs.
+#[test]
+fn options_of_launches() {
+    if std::env::var(INSIDE).is_ok() {
+        return run_case();
+    }
+    let own = std::env::current_exe().unwrap();
+    for case in CASES {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = case.plan.map(|settings| {
+            let mut job = JobRequest::of(MACHINE);
+            job.ranks.gpus = Some(AskedGpus::Listed(vec![0, 1]));
+            let settings = settings
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()));
+            job.variables.set.extend(settings);
+            let file = folder.path().join("plan.json");
+            std::fs::write(&file, job.plan().unwrap().planned.plan().to_json().unwrap()).unwrap();
+            file
+        });
+        case.check(own.parent().unwrap(), |prepare| {
+            let start = |rank: u32| {
+                let mut command = std::process::Command::new(&own);
+                prepare(&mut command);
+                command
+                    .args(["--exact", "options_of_launches", "--nocapture"])
+                    .env(INSIDE, "yes");
+                command.envs(plan.iter().map(|file| (PLAN, file)));
+                if case.refused.is_none() {
+                    let place = format!("file:{}", folder.path().join("meeting").display());
+                    command
+                        .env("TOPO_RENDEZVOUS", place)
+                        .env("RANK", rank.to_string());
+                    command.env("WORLD_SIZE", "2");
+                }
+                let output = std::process::Stdio::piped;
+                command.stdout(output()).stderr(output()).spawn().unwrap()
+            };
+            let ranks = if case.refused.is_some() { 1 } else { 2 };
+            let started: Vec<_> = (0..ranks).map(start).collect();
+            let ended = started.into_iter().map(|it| it.wait_with_output().unwrap());
+            ended.fold((true, String::new()), |(all, said), ended| {
+                let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+                (all && ended.status.success(), said + &text)
+            })
+        });
+    }
 }

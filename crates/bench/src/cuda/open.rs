@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use backend_cuda::presence::LONGEST_START;
-use backend_cuda::{Cuda, MemoryKind, Options};
-use device_runtime::{DeviceDriver, Kernels, ProcessRanks};
+use backend_cuda::{Cuda, Options};
+use device_runtime::{DeviceDriver, Kernels, LaunchOptions, ProcessRanks};
 use executor::{Communicator, Settings};
 use program::Channels;
 
 use super::Gpu;
 use crate::Spec;
-use crate::spec::Devices;
 use crate::spec::RunsOn;
 
 /// Channels of a communicator without a plan; as many as NCCL ever has.
@@ -39,7 +38,7 @@ pub(super) fn open(spec: &Spec) -> Result<OpenedRanks> {
              others; unset it, or run ranks as processes"
         );
     }
-    let cuda = open_devices((0..devices).collect(), &spec.devices, longest)?;
+    let cuda = open_devices((0..devices).collect(), &spec.devices.launches, longest)?;
     let places = (0..spec.ranks).map(|rank| rank % devices).collect();
     ranks_on(cuda, places, spec)
 }
@@ -50,10 +49,10 @@ pub(super) fn open(spec: &Spec) -> Result<OpenedRanks> {
 /// There is none, or the driver refuses one.
 pub fn open_all() -> Result<Cuda> {
     let count = Cuda::count(LONGEST_START)?;
-    open_devices((0..count).collect(), &Devices::default(), LONGEST_START)
+    open_devices((0..count).collect(), &LaunchOptions::nccl(), LONGEST_START)
 }
 
-/// [`LaunchOptions::most_blocks`](device_runtime::LaunchOptions::most_blocks) of ranks that have a
+/// [`LaunchOptions::most_blocks`] of ranks that have a
 /// GPU for themselves.
 const ALL_BLOCKS: u32 = 0;
 
@@ -71,7 +70,7 @@ pub fn open_on_first(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
 /// There are fewer.
 pub fn open_one_each(ranks: u32, settings: &Settings) -> Result<OpenedRanks> {
     let gpus = || (0..ranks).collect();
-    let usual = device_runtime::LaunchOptions::nccl().most_blocks;
+    let usual = LaunchOptions::nccl().most_blocks;
     open_at(gpus(), gpus(), settings, usual)
 }
 
@@ -82,11 +81,11 @@ fn open_at(
     settings: &Settings,
     most_blocks: u32,
 ) -> Result<OpenedRanks> {
-    let cuda = open_devices(gpus, &Devices::default(), LONGEST_START)?;
+    let cuda = open_devices(gpus, &LaunchOptions::nccl(), LONGEST_START)?;
     let ranks = places.len() as u32;
-    let options = device_runtime::LaunchOptions {
+    let options = LaunchOptions {
         most_blocks,
-        ..device_runtime::LaunchOptions::nccl()
+        ..LaunchOptions::nccl()
     };
     let process_ranks = ProcessRanks::new(cuda, options, places);
     let communicators = communicators(&process_ranks, ranks, settings.clone())?;
@@ -105,7 +104,7 @@ pub fn count_for_multicast() -> Result<u32> {
     if count < 2 {
         bail!("it needs 2 GPUs, and this machine has {count}");
     }
-    let cuda = open_devices((0..count).collect(), &Devices::default(), LONGEST_START)?;
+    let cuda = open_devices((0..count).collect(), &LaunchOptions::nccl(), LONGEST_START)?;
     for place in 0..count {
         if let Err(why) = cuda.multicast_kinds(place) {
             bail!("{why}");
@@ -118,22 +117,13 @@ pub fn count_for_multicast() -> Result<u32> {
 pub(super) fn open_place(place: u32, spec: &Spec) -> Result<Cuda> {
     let longest = spec.longest_wait();
     let count = Cuda::count(longest)?.max(1);
-    open_devices(vec![place % count], &spec.devices, longest)
+    open_devices(vec![place % count], &spec.devices.launches, longest)
 }
 
-fn open_devices(numbers: Vec<u32>, devices: &Devices, longest: Duration) -> Result<Cuda> {
-    let memory = match devices.memory.as_deref() {
-        None => None,
-        Some(name) => match MemoryKind::ALL.into_iter().find(|it| it.name() == name) {
-            None => bail!("`{name}` is no kind of memory; expected fabric, descriptor or ipc"),
-            found => found,
-        },
-    };
+fn open_devices(numbers: Vec<u32>, launches: &LaunchOptions, longest: Duration) -> Result<Cuda> {
     Ok(Cuda::open(&Options {
-        devices: numbers,
-        memory,
         longest_start: Some(longest),
-        ..Options::default()
+        ..Options::of(numbers, launches)
     })?)
 }
 
@@ -177,26 +167,17 @@ fn with_channels(mut settings: Settings, ranks: u32) -> Result<Settings> {
 }
 
 /// How kernels are launched.
-pub(super) fn options(spec: &Spec) -> device_runtime::LaunchOptions {
+pub(super) fn options(spec: &Spec) -> LaunchOptions {
     let devices = &spec.devices;
-    let nccl = device_runtime::LaunchOptions::nccl();
-    device_runtime::LaunchOptions {
+    LaunchOptions {
         trace: devices.trace.is_some() || devices.timeline,
-        p2p: devices.p2p,
-        shm: devices.shm,
-        rdma: devices.rdma,
-        rdma_read: devices.rdma_read,
-        force_flush: devices.force_flush,
-        nvls_from: devices.nvls_from,
-        stages_in_window: devices.registered,
-        most_blocks: devices.most_blocks.unwrap_or(nccl.most_blocks),
         threads: match spec.backend {
-            RunsOn::Cpu | RunsOn::Cuda => nccl.threads,
+            RunsOn::Cpu | RunsOn::Cuda => devices.launches.threads,
             // The emulator runs threads one after another.
             #[cfg(feature = "emulator")]
             RunsOn::Emulator => 96,
         },
-        ..nccl
+        ..devices.launches.clone()
     }
 }
 

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
+use answers::gpus::AskedGpus;
+use answers::request::JobRequest;
 use tempfile::TempDir;
+use testkit::launch_options::{CASES as CASES_OF_OPTIONS, MACHINE};
 use testkit::phantom::Phantom;
 
 use crate::support::{compile, finish, libraries};
@@ -291,6 +294,39 @@ fn compiled(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&format!("tests/programs/{name}.c"), folder.path());
     (folder, program)
+}
+
+/// Options of launches do what they do for other programs.
+pub(crate) fn options() {
+    let (folder, program) = &compiled("gpu_options");
+    for case in CASES_OF_OPTIONS {
+        case.check(&libraries(), |prepare| {
+            let kind = if case.refused.is_some() {
+                "threads"
+            } else {
+                "processes"
+            };
+            let mut command = Command::new(program);
+            command.args([kind, "2", "2"]);
+            if let Some(settings) = case.plan {
+                let mut job = JobRequest::of(MACHINE);
+                job.ranks.gpus = Some(AskedGpus::Listed(vec![0, 1]));
+                let text = |it: &&str| (*it).to_owned();
+                let settings = settings
+                    .iter()
+                    .map(|(name, value)| (text(name), text(value)));
+                job.variables.set.extend(settings);
+                let file = folder.path().join("plan.json");
+                let plan = job.plan().unwrap().planned.plan().to_json().unwrap();
+                std::fs::write(&file, plan).unwrap();
+                command.env("PLAN_FILE", file);
+            }
+            prepare(&mut command);
+            let ended = finish(&mut command);
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            (ended.status.success(), said)
+        });
+    }
 }
 
 /// Cases with launches that are told to end. On a busy machine they may take longer than these are

@@ -135,6 +135,13 @@ static void mixed(int apart) {
             }
         }
     }
+    /* A stream's priority is that of its collectives. */
+    EXPECT(!apart || topo_phantom_urgent() == 0);
+    RIGHT(cuStreamSynchronize(own.streams[0]));
+    struct operation urgent = {ALL_REDUCE, 1, 0, 1, sizes[0], 0, 0, 0};
+    enqueue(&own, kernel, memory, &urgent);
+    EXPECT(topo_phantom_urgent() > 0);
+    RIGHT(cuStreamSynchronize(own.streams[1]));
     for (int i = 0; i < BUFFERS; i++)
         RIGHT(cuMemsetD8Async(memory[i], 0, sizeof(buffer), own.streams[0]));
     RIGHT(cuStreamSynchronize(own.streams[0]));

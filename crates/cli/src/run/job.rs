@@ -7,7 +7,8 @@ use answers::names;
 use answers::sizes;
 use anyhow::{Context, Result, anyhow, bail};
 use backend_cpu::Profile;
-use bench::{Devices, RunPlan, Spec, plan_parts};
+use bench::{Devices, LaunchOptions, RunPlan, Spec, plan_parts};
+use net::run::channels_of_plan::setting;
 use plan::Plan;
 use program::{Collective, Schedule};
 use topology::edit::Edit;
@@ -133,7 +134,7 @@ pub(super) fn read(
         network,
         callers_memory: arguments.buffers == BufferOwner::Caller,
         backend: arguments.backend.into(),
-        devices: devices(arguments, environment),
+        devices: devices(arguments, environment, plan.as_ref().map(|(_, plan)| plan)),
         algorithm: arguments.algorithm,
         transfer: arguments.transfer,
         protocol: arguments.protocol,
@@ -283,41 +284,28 @@ fn sizes_of(arguments: &RunArguments) -> Result<Vec<u64>> {
     Ok(all)
 }
 
-/// The options of ranks on GPUs, from the variables and the command line.
-fn devices(arguments: &RunArguments, environment: &Environment) -> Devices {
-    let set = |name| {
-        let value = environment.nccl_value(&arguments.variables, name);
-        value.is_some_and(|value| value.trim() != "0")
+/// The options of ranks on GPUs, from the variables, the plan's settings and the command line.
+fn devices(arguments: &RunArguments, environment: &Environment, plan: Option<&Plan>) -> Devices {
+    let variable = |name: &str| {
+        let given = environment.nccl_value(&arguments.variables, name);
+        given.or_else(|| setting(&plan?.settings, name))
     };
-    let is = |name, wanted: &[&str]| {
-        let value = environment.nccl_value(&arguments.variables, name);
-        value.is_some_and(|value| wanted.contains(&value.trim()))
-    };
-    let memory = environment.nccl_value(&arguments.variables, "NCCL_CUMEM_ENABLE");
+    // The plan's parts say from where NVLS is taken.
+    let usual = LaunchOptions::of(&variable, Vec::new());
     Devices {
-        p2p: !set("NCCL_P2P_DISABLE"),
-        shm: !set("NCCL_SHM_DISABLE"),
-        rdma: !is("NCCL_NET_GDR_LEVEL", &["LOC", "0"]),
-        rdma_read: !is("NCCL_NET_GDR_READ", &["0"]),
-        force_flush: set("NCCL_NET_FORCE_FLUSH"),
-        // NCCL's names: its own virtual memory, or not.
-        memory: match memory.as_deref().map(str::trim) {
-            Some("0") => Some("ipc".to_owned()),
-            Some("1") => Some("descriptor".to_owned()),
-            _ => None,
+        launches: LaunchOptions {
+            most_blocks: arguments.blocks.unwrap_or(usual.most_blocks),
+            stages_in_window: arguments.register,
+            ..usual
         },
-        // A plan may say it.
         blocking_launches: environment.blocking_launches,
         graph: arguments.graph.unwrap_or(0),
-        most_blocks: arguments.blocks,
         warm_ms: match arguments.backend {
             BackendName::Cuda => arguments.warm,
             _ => 0,
         },
         timeline: arguments.profile,
         trace: arguments.trace.clone(),
-        nvls_from: None,
-        registered: arguments.register,
     }
 }
 

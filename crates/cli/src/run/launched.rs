@@ -161,13 +161,13 @@ pub(super) fn run(
 /// Options that are not in the fingerprint and that all ranks must share.
 fn alike(given: &JoinArguments, spec: &Spec) -> Vec<(String, String)> {
     let on = |it: bool| if it { "on" } else { "off" }.to_owned();
-    let blocks = spec.devices.most_blocks.map(|blocks| blocks.to_string());
+    let launches = &spec.devices.launches;
     [
         ("--checksums", on(given.checksums)),
         ("--survive", on(given.survive)),
         ("--graph", spec.devices.graph.to_string()),
-        ("--register", on(spec.devices.registered)),
-        ("--blocks", blocks.unwrap_or_else(|| "default".to_owned())),
+        ("--register", on(launches.stages_in_window)),
+        ("--blocks", launches.most_blocks.to_string()),
         ("--warm", spec.devices.warm_ms.to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
@@ -238,7 +238,7 @@ fn join(
         longest,
         network: &network,
         host: host.map(String::as_str),
-        share_memory: nccl("NCCL_SHM_DISABLE").is_none_or(|it| it == "0"),
+        share_memory: spec.devices.launches.shm,
         pxn: nccl("NCCL_PXN_DISABLE").is_none_or(|it| it.trim() != "1"),
         alike: alike(given, spec),
         ports,

@@ -140,6 +140,35 @@ fn older_drivers() {
     }
 }
 
+/// The driver grants access to memory of another GPU, and transfers are lost or redirected: a
+/// kernel of each GPU finds that before the access is believed.
+#[test]
+fn access_that_is_granted_and_wrong() {
+    let faults = [
+        (
+            "stray 0 loads",
+            "a kernel of rank 0 loads other data from memory of rank 1",
+        ),
+        (
+            "stray 1 stores",
+            "a kernel of rank 1 stores to memory of rank 0, and nothing arrives",
+        ),
+    ];
+    for (line, words) in faults {
+        for starter in ["", "--processes"] {
+            let phantom = Phantom::new("dgx-h100", &[line]);
+            let page = phantom.right(&format!("--ranks 2 all-reduce {starter}"));
+            let falls_back = format!(
+                "fallback: SHM instead of P2P to rank 1: the driver grants access, but {words}"
+            );
+            assert!(page.contains(&falls_back), "{line} {starter}: {page}");
+        }
+    }
+    // The other pairs keep it.
+    let page = Phantom::new("dgx-h100", &["stray 2 stores"]).right("--ranks 3 all-reduce");
+    assert!(page.contains("rank 0 reaches 1 by P2P, 1 by SHM"), "{page}");
+}
+
 /// PCIe may split a line of LL128, also between GPUs with P2P.
 #[test]
 fn no_ll128_over_pcie() {

@@ -19,6 +19,12 @@ fn built(name: &str) -> PathBuf {
     path
 }
 
+/// The folder with the libraries that Cargo built for this test.
+pub(crate) fn libraries() -> PathBuf {
+    let driver = built("libphantom.so");
+    driver.parent().unwrap().to_owned()
+}
+
 /// Entry points and the versions that have them first.
 const ENTRY_POINTS: &str = include_str!("../../../phantom/entry_points.txt");
 
@@ -48,10 +54,8 @@ impl Phantom {
     /// A machine of `topologies/` with these lines in its machine file. GPUs have 8
     /// multiprocessors, so that launches are small.
     pub(crate) fn new(topology: &str, lines: &[&str]) -> Self {
-        let driver = built("libphantom.so");
-        let libraries = driver.parent().unwrap();
         let phantom = Self {
-            machine: testkit::phantom::Phantom::new(libraries, topology, lines).unwrap(),
+            machine: testkit::phantom::Phantom::new(&libraries(), topology, lines).unwrap(),
         };
         let nvml = built("libphantom.so");
         symlink(nvml, phantom.path("libnvidia-ml.so.1")).unwrap();

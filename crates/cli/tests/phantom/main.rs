@@ -5,6 +5,7 @@ mod defects;
 mod failures;
 mod gpu_test;
 mod hosts;
+mod launch_options;
 mod library;
 mod machine;
 mod matrix;
@@ -87,6 +88,15 @@ fn nvls_by_ptx() {
     let problems = phantom.report().problems;
     let is_fault = |it: &String| it.starts_with("fault");
     assert!(!problems.iter().any(is_fault), "{problems:?}");
+}
+
+/// Scratch memory of NVLS is one window, as long as the granularity of a multicast holds it.
+#[test]
+fn nvls_has_one_window() {
+    let phantom = Phantom::new("dgx-h100", &[]);
+    let run = "run --ranks 2 all-reduce --backend cuda --algorithm nvls -b 4K -e 1M -f 4 -n 1 --channels 2 --warm 0";
+    success(&phantom.topo().args(run.split(' ')).output().unwrap());
+    assert_eq!(phantom.report().calls["cuMulticastCreate"], 1);
 }
 
 /// A multicast object that cannot be made is an error only of who asked for NVLS by name.
@@ -312,6 +322,7 @@ fn functions_that_are_called() {
     let elsewhere = [
         "cuStreamQuery",
         "cuStreamWaitEvent",
+        "cuStreamGetPriority",
         "cuStreamIsCapturing",
         "cuCtxGetCurrent",
         "cuGetErrorName",

@@ -24,6 +24,7 @@ mod multicast;
 mod net;
 mod p2p;
 pub(crate) mod peers;
+mod trial;
 
 use std::collections::BTreeSet;
 
@@ -42,7 +43,7 @@ use self::host::OpenedMemory;
 pub(crate) use self::known_regions::{OwnRegion, Regions, Stage};
 pub(crate) use self::known_windows::{CallersWindow, CallersWindows, VECTOR_BYTES};
 use self::multicast::ScratchWindows;
-pub(crate) use self::multicast::{Meeting, NotMade};
+pub(crate) use self::multicast::{Meeting, NotMade, ScratchWindow};
 use self::peers::Peers;
 use crate::driver::DeviceDriver;
 use crate::entry::Kernel;
@@ -75,7 +76,7 @@ struct Key {
 }
 
 /// The connections of a rank.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RankConnections {
     /// Addresses of the ends.
     ends: FxHashMap<Key, u64>,
@@ -356,7 +357,8 @@ impl Places for RankConnections {
     }
 
     fn multicast(&self) -> u64 {
-        self.windows.of_program.map_or(0, |window| window.all)
+        let window = self.windows.of_program.as_ref();
+        window.map_or(0, |it| it.addresses.all)
     }
 
     fn registered_windows(&self) -> DevicePeer {

@@ -1,8 +1,9 @@
 //! Scratch memory with a multicast address (NVLS), made by all ranks together.
 //!
-//! The bytes that a program needs are rounded up to a power of two, and there is one window for
-//! each power. A new window is made while the program that first needs it is wired, which all
-//! ranks do together; windows live as long as the rank, so all ranks know the same ones. Rank 0
+//! There is one window, which grows: a program that needs more than it has gets a new one, of a
+//! power of two of bytes or the device's granularity, which later programs use, too. The old one
+//! lives until the last program that was prepared with it is gone. A window is made while the
+//! program that needs it is wired, which all ranks do together, so all know the same one. Rank 0
 //! creates the window and the others join. Once all are members, each binds its memory, and once
 //! all have bound, kernels may use it. Both meetings exchange every rank's outcome, so if one rank
 //! fails, all fail with its reason before anything runs.
@@ -10,11 +11,12 @@
 //! A rank runs one program at a time and waits in it for the others, so only one launch uses a
 //! window at a time.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use executor::bootstrap::{Bootstrap, Offer};
 use executor::error::Error;
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -82,13 +84,20 @@ pub(super) fn common(
     }
 }
 
+/// A window.
+pub(crate) struct ScratchWindow {
+    pub addresses: MulticastAddresses,
+    /// This rank's part, released on drop.
+    _part: Box<dyn Any + Send + Sync>,
+}
+
 /// The windows of a rank.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ScratchWindows {
     /// The window of the program that was wired last.
-    pub of_program: Option<MulticastAddresses>,
-    /// All windows, by bytes.
-    known: FxHashMap<u64, MulticastAddresses>,
+    pub of_program: Option<Arc<ScratchWindow>>,
+    /// The window for later programs.
+    pub latest: Option<Arc<ScratchWindow>>,
     /// Number of windows begun, equal on all ranks.
     begun: u64,
 }
@@ -103,16 +112,17 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
         }
         let bytes = bound.scratch_bytes.max(LEAST_BYTES);
         let bytes = bytes.checked_next_power_of_two().unwrap_or(bytes);
-        let window = match self.known.windows.known.get(&bytes) {
-            Some(known) => *known,
-            None => self.make_window(bytes)?,
+        let latest = self.known.windows.latest.as_ref();
+        let window = match latest.filter(|it| it.addresses.bytes >= bytes) {
+            Some(long) => Arc::clone(long),
+            None => Arc::new(self.make_window(bytes)?),
         };
-        self.known.windows.known.insert(bytes, window);
+        self.known.windows.latest = Some(Arc::clone(&window));
         self.known.windows.of_program = Some(window);
         Ok(())
     }
 
-    fn make_window(&mut self, bytes: u64) -> Result<MulticastAddresses, Error> {
+    fn make_window(&mut self, bytes: u64) -> Result<ScratchWindow, Error> {
         // Programs are refused earlier if there is no multicast.
         let kind = self.known.peers.multicast.clone();
         let kind = kind.map_err(|why| self.failed(why))?;
@@ -138,9 +148,11 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
                 "rank {rank} cannot join a multicast (NVLS) of {bytes} bytes per rank: {why}"
             ),
         };
-        let (part, window) = made.map_err(|why| why.error(refused))?;
-        self.shared.keep(part, None);
-        Ok(window)
+        let (part, addresses) = made.map_err(|why| why.error(refused))?;
+        Ok(ScratchWindow {
+            addresses,
+            _part: Box::new(part),
+        })
     }
 }
 

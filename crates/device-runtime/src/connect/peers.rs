@@ -1,8 +1,9 @@
 //! Chooses the transport to each peer as NCCL does: P2P if a device can access the other's memory,
 //! else SHM if both ranks are on one host, else NET.
 //!
-//! Ranks test whether they can open each other's memory, and P2P needs success at both ends. All
-//! ranks learn all results, so they agree on what depends on every pair: direct transfers, LL128.
+//! Ranks try whether they can open each other's memory, and whether kernels load and store what
+//! they should (`trial`). P2P needs success at both ends. All ranks learn all results, so they
+//! agree on what depends on every pair: direct transfers, LL128.
 
 use std::time::Duration;
 
@@ -12,14 +13,12 @@ use executor::error::Error;
 
 use super::device_info::{DeviceInfo, ResidentBlocks, resident_blocks};
 use super::multicast::{Candidate, MulticastSupport, common};
+use super::trial::{Trial, trial_bytes, try_all};
 use crate::driver::DeviceDriver;
 use crate::process_ranks::ProcessRanks;
 
 /// Prefix of a problem between ranks on different hosts, where lack of P2P is normal.
 const OTHER_HOST: &str = "other host: ";
-
-/// Bytes of the memory that tests whether peers can open each other's.
-const TRIAL_BYTES: u64 = 4096;
 
 /// A rank's peers whose memory it cannot open, and why.
 type Problems = Vec<(u32, String)>;
@@ -156,12 +155,13 @@ pub(crate) fn meet<M: DeviceDriver>(
     let threads = shared.options.threads;
     let resident = ResidentBlocks::on(&shared.driver, device, threads).map_err(failed)?;
     if local.iter().all(|local| *local) {
-        let mut peers = in_one_process(shared, rank, bootstrap.ranks()).map_err(failed)?;
+        let mut peers = in_one_process(shared, rank, bootstrap.ranks(), longest).map_err(failed)?;
         peers.blocks = resident_in_one_process(shared, bootstrap.ranks()).map_err(failed)?;
+        check_shm(shared, rank, &peers)?;
         return Ok(peers);
     }
     let trial = match shared.options.p2p {
-        true => make_trial(shared, rank),
+        true => Trial::new(&shared.driver, device, (rank, bootstrap.ranks()), false),
         false => Err(disabled()),
     };
     let nics = bootstrap.network().is_some_and(|it| it.reaches_devices());
@@ -174,17 +174,24 @@ pub(crate) fn meet<M: DeviceDriver>(
         resident,
         rdma: nics && rdma.is_ok(),
         memory: match &trial {
-            Ok((_, address)) => shared.driver.export(device, *address),
+            Ok(trial) => shared.driver.export(device, trial.address),
             Err(why) => Err(why.clone()),
         },
         multicast: shared.driver.multicast_kinds(device),
     };
     let infos = exchange(bootstrap, "device/is", &info, longest)?;
-    let own = try_peers(shared, bootstrap, &info.memory, &infos);
-    let problems = exchange_problems(bootstrap, &own, longest)?;
+    let own = trial.as_ref().map_err(String::clone);
+    let tries = Tries {
+        shared,
+        trial: own.and_then(|it| info.memory.clone().map(|_| it)),
+        longest,
+    };
+    let problems = tries.try_peers(bootstrap, &infos)?;
+    let problems = exchange(bootstrap, "device/tried", &problems, longest)?;
+    let problems = tries.find_lost(bootstrap, problems)?;
     // Peers have opened the memory until now; a driver may keep it open longer.
-    if let Ok((block, _)) = trial {
-        shared.keep(block, None);
+    if let Ok(trial) = trial {
+        shared.keep(trial.memory, None);
     }
     let one_host = (0..bootstrap.ranks()).all(|peer| bootstrap.same_host(peer));
     let serves = |kind: &str| one_host || shared.driver.spans_hosts(kind);
@@ -211,37 +218,79 @@ pub(crate) fn meet<M: DeviceDriver>(
     Ok(peers)
 }
 
-/// Opens the test memory of all peers.
-fn try_peers<M: DeviceDriver>(
-    shared: &ProcessRanks<M>,
-    bootstrap: &dyn Bootstrap,
-    own: &Result<String, String>,
-    infos: &[DeviceInfo],
-) -> Problems {
-    let (rank, mut problems) = (bootstrap.rank(), Problems::new());
-    for (peer, info) in (0..).zip(infos).filter(|(peer, _)| *peer != rank) {
-        let remote = !bootstrap.same_host(peer);
-        let opened = match (own, &info.memory) {
-            (Err(why), _) => Err(format!("rank {rank} cannot: {why}")),
-            (_, Err(why)) => Err(format!("rank {peer} cannot: {why}")),
-            (_, Ok(word)) if remote && !shared.driver.spans_hosts(word) => {
-                Err("its memory cannot be opened from other hosts".to_owned())
-            }
-            (_, Ok(word)) => look(shared, shared.device(rank), word, peer),
-        };
-        let sign = if remote { OTHER_HOST } else { "" };
-        problems.extend(opened.err().map(|why| (peer, format!("{sign}{why}"))));
-    }
-    problems
+/// How a rank tries the memory of its peers.
+struct Tries<'a, M: DeviceDriver> {
+    shared: &'a ProcessRanks<M>,
+    /// The own test memory; or why there is none.
+    trial: Result<&'a Trial<M>, String>,
+    longest: Duration,
 }
 
-/// Tells all ranks the own problems. Returns those of each rank.
-fn exchange_problems(
-    bootstrap: &mut dyn Bootstrap,
-    own: &Problems,
-    longest: Duration,
-) -> Result<Vec<Problems>, Error> {
-    exchange(bootstrap, "device/tried", own, longest)
+impl<M: DeviceDriver> Tries<'_, M> {
+    /// Opens the test memory of all peers, and lets a kernel load from it and store to it.
+    fn try_peers(
+        &self,
+        bootstrap: &dyn Bootstrap,
+        infos: &[DeviceInfo],
+    ) -> Result<Problems, Error> {
+        let (rank, mut problems) = (bootstrap.rank(), Problems::new());
+        let bytes = trial_bytes(bootstrap.ranks());
+        let driver = &self.shared.driver;
+        for (peer, info) in (0..).zip(infos).filter(|(peer, _)| *peer != rank) {
+            let remote = !bootstrap.same_host(peer);
+            let tried = match (&self.trial, &info.memory) {
+                (Err(why), _) => Err(format!("rank {rank} cannot: {why}")),
+                (_, Err(why)) => Err(format!("rank {peer} cannot: {why}")),
+                (_, Ok(word)) if remote && !driver.spans_hosts(word) => {
+                    Err("its memory cannot be opened from other hosts".to_owned())
+                }
+                (Ok(trial), Ok(word)) => {
+                    let address = driver.import(self.shared.device(rank), word, bytes);
+                    let tried =
+                        address.and_then(|at| trial.reach(self.shared, (peer, at), self.longest));
+                    if let Err(why) = &tried {
+                        let usable = trial.expect_usable(driver, why);
+                        usable.map_err(|why| Error::Device { rank, why })?;
+                    }
+                    tried
+                }
+            };
+            problems.extend(tried.err().map(|why| (peer, signed(remote, &why))));
+        }
+        Ok(problems)
+    }
+
+    /// Adds the ranks whose kernels' stores have not arrived, behind the others' tries.
+    fn find_lost(
+        &self,
+        bootstrap: &mut dyn Bootstrap,
+        mut problems: Vec<Problems>,
+    ) -> Result<Vec<Problems>, Error> {
+        let (rank, mut lost) = (bootstrap.rank(), Problems::new());
+        let names = |of: u32, with: u32| problems[of as usize].iter().any(|(it, _)| *it == with);
+        let others = (0..bootstrap.ranks()).filter(|peer| *peer != rank);
+        for peer in others.filter(|peer| !names(rank, *peer) && !names(*peer, rank)) {
+            let Ok(trial) = &self.trial else { break };
+            let remote = !bootstrap.same_host(peer);
+            let holds = trial.holds(&self.shared.driver, peer);
+            lost.extend(holds.err().map(|why| (peer, signed(remote, &why))));
+        }
+        let all = exchange(bootstrap, "device/stored", &lost, self.longest)?;
+        for (rank, lost) in (0_u32..).zip(all) {
+            for (peer, why) in lost {
+                if let Some(own) = problems.get_mut(peer as usize) {
+                    own.push((rank, why));
+                }
+            }
+        }
+        Ok(problems)
+    }
+}
+
+/// A problem with a rank of this host, or of another one.
+fn signed(remote: bool, why: &str) -> String {
+    let sign = if remote { OTHER_HOST } else { "" };
+    format!("{sign}{why}")
 }
 
 /// Tells all ranks whether LL128 lines to any device of this host may be split. Returns the first
@@ -269,42 +318,6 @@ fn exchange_split_lines<M: DeviceDriver>(
     Ok(split.find_map(|(rank, peer)| Some((rank, peer?))))
 }
 
-/// Allocates test memory with the rank's value in it.
-fn make_trial<M: DeviceDriver>(
-    shared: &ProcessRanks<M>,
-    rank: u32,
-) -> Result<(M::Block, u64), String> {
-    let device = shared.device(rank);
-    let made = shared.driver.allocate_for_peers(device, TRIAL_BYTES)?;
-    shared
-        .driver
-        .write(device, made.1, &trial_value(rank).to_le_bytes())?;
-    Ok(made)
-}
-
-/// Opens a peer's test memory and checks its value.
-fn look<M: DeviceDriver>(
-    shared: &ProcessRanks<M>,
-    device: u32,
-    word: &str,
-    peer: u32,
-) -> Result<(), String> {
-    let address = shared.driver.import(device, word, TRIAL_BYTES)?;
-    let mut value = [0; 8];
-    shared.driver.read(device, address, &mut value)?;
-    if u64::from_le_bytes(value) == trial_value(peer) {
-        return Ok(());
-    }
-    Err(format!(
-        "the opened memory of rank {peer} has unexpected content"
-    ))
-}
-
-/// The value in a rank's test memory.
-const fn trial_value(rank: u32) -> u64 {
-    0x746f_706f_0000_0000 | rank as u64
-}
-
 fn disabled() -> String {
     "NCCL_P2P_DISABLE is set".to_owned()
 }
@@ -324,7 +337,7 @@ fn check_shm<M: DeviceDriver>(
                 rank,
                 why: format!(
                     "no transport leads to rank {peer}: not P2P ({why}), not SHM (NCCL_SHM_DISABLE is set), and no network joins \
-                     ranks that this program starts; leave one of them on, or start the ranks by a launcher"
+                     ranks of one process, or those that this program starts; leave one of them on, or start the ranks by a launcher"
                 ),
             })
         }
@@ -352,14 +365,27 @@ fn in_one_process<M: DeviceDriver>(
     shared: &ProcessRanks<M>,
     rank: u32,
     ranks: u32,
+    longest: Duration,
 ) -> Result<Peers, String> {
-    let problem = |one: u32, other: u32| match shared.options.p2p {
-        _ if one == other => None,
-        false => Some(disabled()),
-        true => shared
-            .driver
-            .reaches(shared.device(one), shared.device(other))
-            .err(),
+    let disproved = match shared.options.p2p {
+        true => shared.disproved(|devices| try_all(shared, (devices, ranks), longest))?,
+        false => &[],
+    };
+    let problem = |one: u32, other: u32| {
+        let (device, of_other) = (shared.device(one), shared.device(other));
+        let disproof = || {
+            let mut all = disproved.iter();
+            let found = all.find(|(from, to, _)| (*from, *to) == (device, of_other));
+            found.map(|(_, _, why)| why.clone())
+        };
+        match shared.options.p2p {
+            _ if one == other => None,
+            false => Some(disabled()),
+            true => {
+                let granted = shared.driver.reaches(device, of_other);
+                granted.err().or_else(disproof)
+            }
+        }
     };
     let mut peers = Peers {
         local: vec![true; ranks as usize],

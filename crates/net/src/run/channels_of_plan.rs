@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Hosts;
+pub use plan::Setting;
 use plan::{Algorithm, Connection, Plan, PlannedForest};
 use program::{Channels, ChannelsError, Collective, Tree};
 use sha2::{Digest, Sha256};
@@ -28,6 +29,10 @@ pub struct RunChannels {
     pub transports: Vec<(&'static str, usize)>,
     /// The NICs and proxies of connections between hosts.
     pub ports: Arc<PlanPorts>,
+    /// By collective: bytes from which the plan takes NVLS.
+    pub nvls_from: Vec<(Collective, u64)>,
+    /// NCCL's settings with which the plan was made, in the order given.
+    pub settings: Vec<Setting>,
     /// The common hash of all ranks, without names ([`fingerprint`]).
     pub fingerprint: String,
 }
@@ -160,8 +165,8 @@ impl RunChannels {
             }
         }
         transports.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let nvls_from = collective.and_then(|collective| nvls_from(plan, collective));
-        let fingerprint = fingerprint(plan, nvls_from).map_err(|why| RunnerError::Json {
+        let nvls_from = nvls_from(plan, collective);
+        let fingerprint = fingerprint(plan, &nvls_from).map_err(|why| RunnerError::Json {
             name: name.to_owned(),
             why: why.to_string(),
         })?;
@@ -173,6 +178,8 @@ impl RunChannels {
             forests: expansion.forests().to_vec(),
             transports,
             ports: Arc::new(PlanPorts::new(plan, expansion.clone(), channels)),
+            nvls_from,
+            settings: plan.settings.clone(),
             fingerprint,
         })
     }
@@ -215,15 +222,30 @@ pub fn check_hosts(planned: &[u32], hosts: &Hosts) -> Result<(), RunnerError> {
     Ok(())
 }
 
-/// The least power of two of bytes from which a plan takes NVLS for all messages of a collective.
-pub fn nvls_from(plan: &Plan, collective: Collective) -> Option<u64> {
-    let costs = plan.costs.as_ref()?;
-    let sizes = (10..=32).rev().map(|power| 1_u64 << power);
-    let by_switch = sizes.take_while(|bytes| {
-        let choice = costs.choose(collective, *bytes);
-        choice.is_ok_and(|choice| choice.algorithm == Algorithm::Nvls)
-    });
-    by_switch.last()
+/// The value of one of NCCL's variables in settings: the last one given.
+pub fn setting(settings: &[Setting], name: &str) -> Option<String> {
+    let found = settings.iter().rfind(|it| it.name == name);
+    found.map(|it| it.value.clone())
+}
+
+/// By collective, of all or of one: the least power of two of bytes from which a plan takes NVLS
+/// for all messages.
+pub fn nvls_from(plan: &Plan, only: Option<Collective>) -> Vec<(Collective, u64)> {
+    let Some(costs) = &plan.costs else {
+        return Vec::new();
+    };
+    let from = |collective| {
+        let sizes = (10..=32).rev().map(|power| 1_u64 << power);
+        let by_switch = sizes.take_while(|bytes| {
+            let choice = costs.choose(collective, *bytes);
+            choice.is_ok_and(|choice| choice.algorithm == Algorithm::Nvls)
+        });
+        Some((collective, by_switch.last()?))
+    };
+    let all = Collective::ALL.into_iter();
+    all.filter(|it| only.is_none_or(|only| only == *it))
+        .filter_map(from)
+        .collect()
 }
 
 /// Hash of the parts of a plan that all ranks must share; names may differ. `nvls_from`: bytes from
@@ -231,7 +253,7 @@ pub fn nvls_from(plan: &Plan, collective: Collective) -> Option<u64> {
 ///
 /// # Errors
 /// A part has no JSON.
-pub fn fingerprint(plan: &Plan, nvls_from: Option<u64>) -> serde_json::Result<String> {
+pub fn fingerprint(plan: &Plan, nvls_from: &[(Collective, u64)]) -> serde_json::Result<String> {
     let mut hash = Sha256::new();
     for machine in &plan.machines {
         hash.update(serde_json::to_vec(&machine.groups)?);
@@ -241,7 +263,7 @@ pub fn fingerprint(plan: &Plan, nvls_from: Option<u64>) -> serde_json::Result<St
     if let Some(forests) = &plan.forests {
         hash.update(serde_json::to_vec(forests)?);
     }
-    if let Some(from) = nvls_from {
+    for (_, from) in nvls_from {
         hash.update(from.to_le_bytes());
     }
     let hash = hash.finalize();

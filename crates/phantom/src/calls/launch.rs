@@ -1,11 +1,12 @@
 //! Launches of kernels.
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::machine::FaultKind;
+use crate::machine::{FaultKind, Stray};
 use cudarc::driver::sys::CUresult;
 
 use super::module::{MOST_THREADS, function};
@@ -42,6 +43,83 @@ struct Shape {
     cooperative: bool,
 }
 
+/// Accesses of a launch that are wrong although they are granted.
+struct Strays {
+    loads: bool,
+    stores: bool,
+    /// What the memory held, by address.
+    before: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl Strays {
+    fn of(all: &[(u32, Stray)], device: usize) -> Self {
+        let has = |kind| all.contains(&(device as u32, kind));
+        Self {
+            loads: has(Stray::Loads),
+            stores: has(Stray::Stores),
+            before: Mutex::default(),
+        }
+    }
+
+    const fn hit(&self, store: bool) -> bool {
+        if store { self.stores } else { self.loads }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u8>>> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what an access that is allowed finds there, and lets loads find other data. Returns
+    /// its range.
+    fn begin(&self, address: u64, bytes: u64) -> (u64, u64) {
+        let place: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
+        self.lock().entry(address).or_insert_with(|| {
+            // SAFETY: the driver has checked that the memory is there.
+            let here = unsafe { std::slice::from_raw_parts_mut(place, bytes as usize) };
+            let before = here.to_vec();
+            if self.loads {
+                here.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+            before
+        });
+        (address, address + bytes)
+    }
+
+    /// Gives the memory what it held.
+    fn end(&self) {
+        for (address, before) in std::mem::take(&mut *self.lock()) {
+            let place: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
+            // SAFETY: as in `begin`; the launch has ended, and memory stays as long as it runs.
+            unsafe { std::ptr::copy_nonoverlapping(before.as_ptr(), place, before.len()) };
+        }
+    }
+}
+
+/// Carries out a planted fault that comes before the kernel runs. Returns whether it runs not.
+fn ends_at_once(
+    driver: &'static Driver,
+    (device, number): (usize, u64),
+    planted: Option<FaultKind>,
+) -> bool {
+    let why = || format!("launch {number} faults, as the machine file says");
+    match planted {
+        Some(FaultKind::Address) => {
+            driver.fail(device, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &why());
+        }
+        Some(FaultKind::Trap) => driver.fail(device, CUresult::CUDA_ERROR_LAUNCH_FAILED, &why()),
+        // SAFETY: signals to the own process.
+        Some(FaultKind::Kill) => unsafe {
+            libc::kill(libc::getpid(), libc::SIGKILL);
+        },
+        // SAFETY: as above.
+        Some(FaultKind::Stop) => unsafe {
+            libc::kill(libc::getpid(), libc::SIGSTOP);
+        },
+        Some(FaultKind::Hang | FaultKind::Wrong | FaultKind::Late) | None => {}
+    }
+    matches!(planted, Some(FaultKind::Address | FaultKind::Trap))
+}
+
 /// Runs a launch when its stream comes to it.
 fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launch: &Launch) {
     let device = found.device;
@@ -53,23 +131,8 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
     let mut planted = driver.machine.setup.faults.iter();
     let planted = planted.find(|it| it.hits(device, number));
     let planted = planted.map(|it| it.kind);
-    let why = || format!("launch {number} faults, as the machine file says");
-    match planted {
-        Some(FaultKind::Address) => {
-            return driver.fail(device, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &why());
-        }
-        Some(FaultKind::Trap) => {
-            return driver.fail(device, CUresult::CUDA_ERROR_LAUNCH_FAILED, &why());
-        }
-        // SAFETY: signals to the own process.
-        Some(FaultKind::Kill) => unsafe {
-            libc::kill(libc::getpid(), libc::SIGKILL);
-        },
-        // SAFETY: as above.
-        Some(FaultKind::Stop) => unsafe {
-            libc::kill(libc::getpid(), libc::SIGSTOP);
-        },
-        Some(FaultKind::Hang | FaultKind::Wrong | FaultKind::Late) | None => {}
+    if ends_at_once(driver, (device, number), planted) {
+        return;
     }
     let setup = &driver.machine.setup;
     let overlaps = setup.overlap && (setup.cooperative_overlap || !launch.cooperative);
@@ -78,11 +141,16 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
     let gpu = &driver.machine.gpus[device];
     let most =
         blocks_per_multiprocessor(gpu, found.registers, launch.threads) * gpu.multiprocessors;
+    let strays = Strays::of(&driver.machine.setup.strays, device);
     let access = |address, bytes, store| {
         let checked = driver.space().check(device, address, bytes, store);
-        checked
+        let range = checked
             .map_err(|why| driver.fail(device, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &why))
-            .ok()
+            .ok()?;
+        match strays.hit(store) && driver.space().is_of_other(device, address) {
+            true => Some(strays.begin(address, bytes)),
+            false => Some(range),
+        }
     };
     let members = |address| {
         let team = driver.space().team(device, address);
@@ -117,7 +185,9 @@ fn execute(driver: &'static Driver, emulator: &Emulator, found: &Function, launc
         }
         emulator.run(launch, &asked, context.fault.as_ptr(), spoils)
     };
-    if let Err((error, why)) = context.residency.with(launch.blocks, most, run) {
+    let ended = context.residency.with(launch.blocks, most, run);
+    strays.end();
+    if let Err((error, why)) = ended {
         driver.fail(device, error, &why);
     } else if planted == Some(FaultKind::Late) {
         let late = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as u32;
@@ -177,6 +247,9 @@ fn launch(handle: u64, shape: &Shape, stream: u64, parameters: In<*const c_void>
     )?;
     if driver.is_legacy(&stream) {
         driver.no_blocking_capture(device)?;
+    }
+    if stream.priority < 0 {
+        report::urgent();
     }
     let emulator = Emulator::get(driver.machine.setup.emulator.as_deref())?;
     // The driver copies the arguments before the call returns.

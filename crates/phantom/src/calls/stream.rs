@@ -20,6 +20,10 @@ const CAPTURES: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 /// `CU_EVENT_WAIT_EXTERNAL`
 const WAIT_EXTERNAL: u32 = 1;
 
+/// Priorities of streams: the documentation names the default, 0, and that less is higher.
+const LOWEST: i32 = 0;
+const HIGHEST: i32 = -5;
+
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
 
@@ -32,6 +36,32 @@ entry_points! {
         let made = Stream::new(device, flags & NON_BLOCKING == 0);
         let number = driver.objects().streams.insert(made);
         stream.put(number, SECTION)
+    }
+
+    /// Makes a stream with a priority, the nearest that there is.
+    fn cuStreamCreateWithPriority(stream: Out<u64>, flags: u32, priority: i32) {
+        let (driver, device) = current()?;
+        driver.not_while_capturing()?;
+        ensure(flags <= NON_BLOCKING, INVALID, SECTION, "there is no such flag")?;
+        let priority = priority.clamp(HIGHEST, LOWEST);
+        let made = Stream::with_priority(device, flags & NON_BLOCKING == 0, priority);
+        let number = driver.objects().streams.insert(made);
+        stream.put(number, SECTION)
+    }
+
+    /// The priority of a stream.
+    fn cuStreamGetPriority(stream: u64, priority: Out<i32>) {
+        let (driver, device) = current()?;
+        priority.put(driver.stream(device, stream)?.priority, SECTION)
+    }
+
+    /// The lowest and the highest priority of streams.
+    fn cuCtxGetStreamPriorityRange(lowest: Out<i32>, highest: Out<i32>) {
+        current()?;
+        // Either may be null.
+        lowest.put_if_wanted(LOWEST);
+        highest.put_if_wanted(HIGHEST);
+        Ok(())
     }
 
     /// Destroys a stream. Its pending work is still done.

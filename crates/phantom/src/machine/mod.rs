@@ -19,4 +19,4 @@ pub use attachment::Attachment;
 pub use gpu::Gpu;
 pub use open::{VARIABLE, open};
 pub use presented::Machine;
-pub use setup::{Fabric, FaultKind, Setup};
+pub use setup::{Fabric, FaultKind, Setup, Stray};

@@ -26,6 +26,7 @@
 //! | `seed` | orders in which threads run; 0: the simplest | 0 |
 //! | `fail` | `FUNCTION NUMBER ERROR`: this call (from 1) fails with CUDA's number | |
 //! | `fault` | `GPU NUMBER KIND`: a fault of this launch (from 1) on a GPU ([`FaultKind`]) | |
+//! | `stray` | `GPU ACCESS`: wrong access of a GPU to memory of others ([`Stray`]) | |
 //! | `emulator` | path of the library that runs kernels; without it no module can be loaded | |
 //! | `report` | path of the file to which calls, refusals and leaks are appended at exit | |
 
@@ -96,6 +97,16 @@ pub struct PlantedFault {
     pub kind: FaultKind,
 }
 
+/// What access to memory of other GPUs does although it is granted, as behind an IOMMU or PCIe's
+/// access control that redirects transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stray {
+    /// Loads bring other data than there are.
+    Loads,
+    /// Stores do not arrive.
+    Stores,
+}
+
 /// Sizes of GPUs; `None`: by compute capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sizes {
@@ -154,6 +165,8 @@ pub struct Setup {
     pub failures: Vec<PlantedFailure>,
     /// Launches that fault.
     pub faults: Vec<PlantedFault>,
+    /// GPUs whose access to memory of other GPUs is wrong.
+    pub strays: Vec<(u32, Stray)>,
     /// Path of the library that runs kernels.
     pub emulator: Option<String>,
     /// Path of the report.
@@ -187,6 +200,7 @@ impl Setup {
             seed: 0,
             failures: Vec::new(),
             faults: Vec::new(),
+            strays: Vec::new(),
             emulator: None,
             report: None,
         }
@@ -262,19 +276,7 @@ impl Setup {
             "mps" => self.mps = yes(value)?,
             "patience-ms" => self.patience_ms = number(value)?,
             "seed" => self.seed = number(value)?,
-            "fail" => {
-                let words: Vec<&str> = value.split_whitespace().collect();
-                let [function, call, error] = words[..] else {
-                    return Err(format!(
-                        "`fail {value}`: expected `fail FUNCTION NUMBER ERROR`"
-                    ));
-                };
-                self.failures.push(PlantedFailure {
-                    function: function.to_owned(),
-                    number: number(call)?,
-                    error: number(error)?,
-                });
-            }
+            "fail" => self.failures.push(failure(value)?),
             "fault" => {
                 let words: Vec<&str> = value.split_whitespace().collect();
                 let (gpu, launch, kind) = match words[..] {
@@ -288,6 +290,7 @@ impl Setup {
                     kind: choice(kind, &FAULTS)?,
                 });
             }
+            "stray" => self.strays.push(stray(value)?),
             "emulator" => self.emulator = Some(value.to_owned()),
             "report" => self.report = Some(value.to_owned()),
             _ => return Err(format!("`{key}` is no key of a machine file")),
@@ -337,6 +340,28 @@ impl PlantedFault {
     }
 }
 
+fn failure(value: &str) -> Result<PlantedFailure, String> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let [function, call, error] = words[..] else {
+        return Err(format!(
+            "`fail {value}`: expected `fail FUNCTION NUMBER ERROR`"
+        ));
+    };
+    Ok(PlantedFailure {
+        function: function.to_owned(),
+        number: number(call)?,
+        error: number(error)?,
+    })
+}
+
+fn stray(value: &str) -> Result<(u32, Stray), String> {
+    let words = value.split_once(char::is_whitespace);
+    let (gpu, kind) =
+        words.ok_or_else(|| format!("`stray {value}`: expected `stray GPU ACCESS`"))?;
+    let all = [("loads", Stray::Loads), ("stores", Stray::Stores)];
+    Ok((number(gpu)?, choice(kind.trim(), &all)?))
+}
+
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("`{text}` is no number in range"))
@@ -362,7 +387,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "topology a b.xml # where\n\ndriver 12040\nfabric half\npeers nvlink\nmulticast no\ndma-buf yes\n\
                     ipc no\npidfd no\nmemory-mib 64\nmultiprocessors 4\ngpu 1 multiprocessors 2\narbitrary no\nreuse yes\nqueue 8\nqueue-bytes 4096\nlaunch-lock yes\ncalls-wait yes\ncooperative-overlap no\noverlap no\nmps yes\n\
-                    patience-ms 5\nseed 3\nfail cuMemCreate 2 800\nfault 1 3\nfault 0 2 late\nemulator /e.so\nreport /r\n";
+                    patience-ms 5\nseed 3\nfail cuMemCreate 2 800\nfault 1 3\nfault 0 2 late\nstray 1 stores\nemulator /e.so\nreport /r\n";
         let setup = Setup::parse(text).unwrap();
         let wanted = Setup {
             driver: 12_040,
@@ -411,6 +436,7 @@ mod tests {
                     kind: FaultKind::Late,
                 },
             ],
+            strays: vec![(1, Stray::Stores)],
             emulator: Some("/e.so".to_owned()),
             report: Some("/r".to_owned()),
             ..Setup::of("a b.xml")
@@ -428,6 +454,7 @@ mod tests {
             ("gpu 1 color red", "line 1", "`color`"),
             ("fault 1", "line 1", "GPU NUMBER KIND"),
             ("fault 1 x", "line 1", "no number"),
+            ("stray 1 fire", "line 1", "expected loads, stores"),
             ("fault 1 1 fire", "line 1", "expected address, trap"),
             ("driver 12000", "topology PATH", ""),
         ] {

@@ -62,6 +62,7 @@ class Comm:
         debug: bool = False,
         plan: tuple[str, str, bool] | None = None,
         gpu: int | None = None,
+        blocks: int | None = None,
     ) -> Comm: ...
     def run(
         self,

@@ -45,6 +45,7 @@ class Communicator:
         join_timeout: float = 60.0,
         plan: Plan | str | os.PathLike[str] | None = None,
         gpu: int | None = None,
+        blocks: int | None = None,
     ) -> None:
         """Joins the other ranks. One rank's process made `identity` with `unique_id`, and it is
         that rank's secret with the others. Times are in seconds.
@@ -52,7 +53,8 @@ class Communicator:
         `plan` is a plan or the file of one, whose channels, NICs and proxies are used; without it
         the file that `TOPO_PLAN` names, if that has as many ranks. All ranks give the same.
 
-        `gpu` is CUDA's number of this rank's GPU. All ranks give one, or none does."""
+        `gpu` is CUDA's number of this rank's GPU. All ranks give one, or none does. `blocks` is the
+        most thread blocks of a collective on it (0: all that fit; None: 32), equal on all ranks."""
         self._comm = _native.Comm(
             identity,
             rank,
@@ -61,6 +63,7 @@ class Communicator:
             join_timeout=join_timeout,
             plan=run_plan(plan, os.environ),
             gpu=gpu,
+            blocks=blocks,
             **settings(os.environ),
         )
 

@@ -101,6 +101,7 @@ impl Comm {
             // The plan is of these ranks, not of a part of them.
             options: Options {
                 plan: None,
+                settings: options.all_settings(),
                 ..options.clone()
             },
             worker: Mutex::default(),
@@ -111,6 +112,7 @@ impl Comm {
         };
         if let Some(number) = options.gpu {
             let meeting = Meeting {
+                launches: comm.options.launches(options.plan.as_deref()),
                 rank,
                 ranks,
                 transports: &comm.transports,

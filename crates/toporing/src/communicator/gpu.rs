@@ -139,7 +139,7 @@ fn open(
     id: &str,
     numbers: &[u32],
     here: &[u32],
-    opens_regions: bool,
+    launches: LaunchOptions,
 ) -> Result<Arc<ProcessRanks<Cuda>>, Fault> {
     let mut open = lock(&OPEN);
     open.retain(|_, ranks| ranks.strong_count() > 0);
@@ -154,18 +154,11 @@ fn open(
     let mut gpus: Vec<u32> = here.iter().filter_map(of_rank).collect();
     gpus.sort_unstable();
     gpus.dedup();
-    let options = backend_cuda::Options {
-        devices: gpus.clone(),
-        ..backend_cuda::Options::default()
-    };
+    let options = backend_cuda::Options::of(gpus.clone(), &launches);
     let cuda = Cuda::open(&options).map_err(system)?;
     // Ranks of other processes have no place here.
     let place = |number: &u32| gpus.binary_search(number).unwrap_or(0) as u32;
     let places = numbers.iter().map(place).collect();
-    let launches = LaunchOptions {
-        opens_regions,
-        ..LaunchOptions::nccl()
-    };
     let ranks = ProcessRanks::new(cuda, launches, places);
     open.insert(key, Arc::downgrade(&ranks));
     Ok(ranks)
@@ -186,6 +179,8 @@ pub struct Meeting<'a> {
     pub options: &'a Options,
     /// The channels of the plan, if there is one.
     pub channels: Option<Channels>,
+    /// How kernels are launched.
+    pub launches: LaunchOptions,
     /// The id of the communicator of the GPUs, which rank 0 made.
     pub id: UniqueId,
     /// Gathers numbers of all ranks, in rank order. All ranks call it together.
@@ -204,7 +199,7 @@ impl Gpu {
             transports,
             gather,
             ref id,
-            options,
+            ref launches,
             ..
         } = meeting;
         let numbers = gather(&[number.into()])?;
@@ -215,7 +210,7 @@ impl Gpu {
         let here = (0..).zip(processes.chunks(2)).zip(transports);
         let here = here.filter(|((_, it), by)| *it == process && **by != Transport::Net);
         let here: Vec<u32> = here.map(|((rank, _), _)| rank).collect();
-        let opened = open(&id.to_string(), &numbers, &here, !options.copies);
+        let opened = open(&id.to_string(), &numbers, &here, launches.clone());
         let have = gather(&[u64::from(opened.is_ok())])?;
         let lacks = have.iter().position(|it| *it == 0);
         let process_ranks = match (opened, lacks) {
@@ -249,7 +244,10 @@ impl Gpu {
             id,
             ..
         } = meeting;
-        let mut hosts = Hosts::join(options.join(&id, rank, ranks))?;
+        let mut hosts = Hosts::join(net::Options {
+            share_memory: process_ranks.options.shm,
+            ..options.join(&id, rank, ranks)
+        })?;
         here.retain(|other| *other != rank);
         hosts.set_threads(here);
         let alarm = hosts.alarm()?;

@@ -8,8 +8,10 @@ use std::time::Duration;
 use bootstrap::interface::{self, Wanted};
 use bootstrap::member::Meeting;
 use bootstrap::{Key, Timing, UniqueId};
+use device_runtime::LaunchOptions;
 use net::Host;
 use net::run::RunChannels;
+use net::run::channels_of_plan::{Setting, setting};
 
 use crate::communicator::error::{Code, Fault};
 
@@ -33,6 +35,12 @@ pub struct Options {
     /// The driver's number of this rank's GPU, for collectives on its memory
     /// ([`Comm::run_on`](crate::communicator::Comm::run_on)). All ranks give one, or none does.
     pub gpu: Option<u32>,
+    /// Most thread blocks of a collective on this rank's GPU; 0: all that fit; `None`: 32. All
+    /// ranks give the same.
+    pub blocks: Option<u32>,
+    /// NCCL's settings of a plan of which these ranks are a part. Variables of the environment
+    /// override them.
+    pub settings: Vec<Setting>,
     /// Whether buffers on GPUs are copied where ranks of other processes would have them open:
     /// callers free them while communicators are left.
     pub copies: bool,
@@ -50,6 +58,8 @@ impl Default for Options {
             host_id: None,
             plan: None,
             gpu: None,
+            blocks: None,
+            settings: Vec::new(),
             copies: false,
         }
     }
@@ -61,6 +71,28 @@ impl Options {
         Wanted {
             names: self.interfaces.clone(),
             ..Wanted::default()
+        }
+    }
+
+    /// The settings of the plan, of these ranks or of which they are a part.
+    pub(crate) fn all_settings(&self) -> Vec<Setting> {
+        let of_plan = self.plan.iter().flat_map(|plan| &plan.settings);
+        self.settings.iter().chain(of_plan).cloned().collect()
+    }
+
+    /// How kernels are launched. NVLS is taken from where this plan says.
+    pub(crate) fn launches(&self, plan: Option<&RunChannels>) -> LaunchOptions {
+        let settings = self.all_settings();
+        let variable = |name: &str| {
+            let given = std::env::var(name).ok();
+            given.or_else(|| setting(&settings, name))
+        };
+        let nvls_from = plan.map_or_else(Vec::new, |plan| plan.nvls_from.clone());
+        let usual = LaunchOptions::of(&variable, nvls_from);
+        LaunchOptions {
+            opens_regions: !self.copies,
+            most_blocks: self.blocks.unwrap_or(usual.most_blocks),
+            ..usual
         }
     }
 
@@ -77,6 +109,7 @@ impl Options {
             alike: vec![
                 ("TOPO_DEBUG".to_owned(), self.debug.to_string()),
                 ("TOPO_CUDA".to_owned(), self.gpu.is_some().to_string()),
+                ("blocks".to_owned(), format!("{:?}", self.blocks)),
                 (
                     "TOPO_ALLOCATED".to_owned(),
                     self.allocated_buffers.to_string(),

@@ -38,6 +38,8 @@ class Options:
 
     #: The plan that the ranks run; all give the same.
     plan: _Planned | None = None
+    #: Most thread blocks of a collective on a GPU (0: all that fit; None: 32); all give the same.
+    blocks: int | None = None
 
 
 class TopoBackend(Operations, _Backend):
@@ -49,11 +51,11 @@ class TopoBackend(Operations, _Backend):
         rank: int,
         size: int,
         timeout: timedelta | None = None,
-        plan: _Planned | None = None,
+        options: Options = Options(),
     ) -> None:
         _Backend.__init__(self, rank, size)
         self._timeout = timedelta(minutes=10) if timeout is None else timeout
-        self._open(store, rank, size, timeout, plan)
+        self._open(store, rank, size, timeout, options)
 
     @property
     def options(self) -> Any:
@@ -65,7 +67,8 @@ class TopoBackend(Operations, _Backend):
         timeout = getattr(opts, "_timeout", None) or self._timeout
         name = "topo/split/" + "-".join(map(str, ranks))
         part = dist.PrefixStore(name, store)
-        return TopoBackend(part, ranks.index(self._rank), len(ranks), timeout)
+        options = Options(blocks=self._blocks)
+        return TopoBackend(part, ranks.index(self._rank), len(ranks), timeout, options)
 
 
 class TopoProcessGroup(Operations, dist.ProcessGroup):
@@ -77,12 +80,12 @@ class TopoProcessGroup(Operations, dist.ProcessGroup):
         rank: int,
         size: int,
         timeout: timedelta | None = None,
-        plan: _Planned | None = None,
+        options: Options = Options(),
     ) -> None:
         dist.ProcessGroup.__init__(self, rank, size)
         self._names = {"name": "", "description": ""}
         self._held: dict[int, dist.Work] = {}
-        self._open(store, rank, size, timeout, plan)
+        self._open(store, rank, size, timeout, options)
 
     def rank(self) -> int:
         return self._rank
@@ -136,8 +139,8 @@ def _has_backends_in_python() -> bool:
 
 def _make(group: Any, options: Any) -> Any:
     kind = TopoBackend if _has_backends_in_python() else TopoProcessGroup
-    plan = getattr(options, "plan", None)
-    return kind(group.store, group.group_rank, group.group_size, group.timeout, plan)
+    given = options if isinstance(options, Options) else Options()
+    return kind(group.store, group.group_rank, group.group_size, group.timeout, given)
 
 
 def register() -> None:

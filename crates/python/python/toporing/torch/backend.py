@@ -51,13 +51,14 @@ class Operations(Launching, MonitoredBarriers):
         rank: int,
         ranks: int,
         timeout: timedelta | None,
-        plan: Any,
+        options: Any,
     ) -> None:
         self._rank, self._ranks = rank, ranks
         self._store = store
         chosen = settings(os.environ)
         # Before the others wait for this rank.
-        run = run_plan(plan, os.environ)
+        run = run_plan(options.plan, os.environ)
+        self._blocks = options.blocks
         self._longest = 600.0 if timeout is None else timeout.total_seconds()
         make = lambda: _native.unique_id(chosen["interfaces"])  # noqa: E731
 
@@ -74,7 +75,9 @@ class Operations(Launching, MonitoredBarriers):
 
         def join_on_gpu(name: str, part_rank: int, part: int, gpu: int) -> _native.Comm:
             at = Store(dist.PrefixStore(name, store), part_rank)
-            return join(at, part_rank, part, gpu=gpu, plan=run if part == ranks else None)
+            # A pair of ranks obeys the settings of the plan.
+            plan = run if run is None or part == ranks else (*run[:2], False)
+            return join(at, part_rank, part, gpu=gpu, blocks=options.blocks, plan=plan)
 
         try:
             self._comm = join(Store(store, rank), rank, ranks, plan=run)
