@@ -32,8 +32,8 @@ enum What {
     /// The client of the Model Context Protocol with Python, in a virtual environment of 70 MB,
     /// from PyPI by pip
     Mcp,
-    /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest), in a
-    /// virtual environment of 170 MB, from PyPI by pip
+    /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest),
+    /// in a virtual environment of 170 MB, from PyPI by pip
     Readers,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {
