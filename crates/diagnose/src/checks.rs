@@ -1,4 +1,4 @@
-//! What was checked of a job's remains, and what came of it.
+//! Checks of a job's remains.
 
 use findings::causes::Certainty;
 use findings::{Check, Maturity};

@@ -34,8 +34,8 @@ enum What {
     Mcp,
     /// The inspector of that protocol, 150 MB, from npm; needs Node.js
     Inspector,
-    /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest), in a
-    /// virtual environment of 170 MB, from PyPI by pip
+    /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest),
+    /// in a virtual environment of 170 MB, from PyPI by pip
     Readers,
     /// PyTorch with Python, in a virtual environment of 5 GB, from PyPI by pip
     Torch {

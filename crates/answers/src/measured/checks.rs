@@ -1,4 +1,4 @@
-//! Whether links carry what others of their kind do.
+//! Checks of measured links against others of their kind.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What was checked of tables, and what came of it.
+//! Checks of tables.
 
 use findings::{Check, Maturity};
 use program::size::short;

@@ -108,7 +108,7 @@ fn a_job_that_moves_and_ends() {
 
 /// The word for what is unknown comes once.
 #[test]
-fn a_job_that_stands_still() {
+fn equal_counts_that_do_not_change() {
     let done = watched(vec![counts([9, 9, 9]), None], &["--time-limit", "3"]);
     assert_eq!(done.status, Some(3), "{} {}", done.out, done.err);
     assert!(done.err.starts_with("UNKNOWN: "), "{}", done.err);

@@ -9,11 +9,11 @@ use libtest_mimic::{Failed, Trial};
 use crate::readers::block;
 use crate::{executable, text};
 
-/// A way: the name of the file, `topo` in the language of the shell (`TOPO` is the real one), and
+/// A run: its name, the file, `topo` in the language of the shell (`TOPO` is the real one), and
 /// what the action says.
-type Way = (&'static str, &'static str, &'static str, &'static str);
+type Run = (&'static str, &'static str, &'static str, &'static str);
 
-const WAYS: [Way; 10] = [
+const RUNS: [Run; 10] = [
     ("good", "dgx-h100", "exec $TOPO \"$@\"", "pass"),
     ("bad", "broken-vm", "exec $TOPO \"$@\"", "fail"),
     ("no_file", "nowhere", "exec $TOPO \"$@\"", "fail"),
@@ -37,13 +37,13 @@ const WAYS: [Way; 10] = [
 ];
 
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
-    WAYS.iter().map(|way| {
-        let name = format!("github_action::{}", way.0);
-        Trial::test(name, move || judged(way))
+    RUNS.iter().map(|run| {
+        let name = format!("github_action::{}", run.0);
+        Trial::test(name, move || judged(run))
     })
 }
 
-fn judged((_, file, topo, verdict): &Way) -> Result<(), Failed> {
+fn judged((_, file, topo, verdict): &Run) -> Result<(), Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let action = fs::read_to_string(root.join("action.yml"))?;
     let script = block(&action, "      run: |\n");

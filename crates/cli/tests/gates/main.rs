@@ -1,6 +1,6 @@
-//! Generated files and what commands write of checks, run and read as their readers do: on machines
-//! that measure well, measure too little, fail, hang, or lack what is needed. A healthy host is never
-//! drained, a bad one always, and one that cannot be measured never, but it is said.
+//! Generated files, and the checks that commands write, run and read as their readers do: on hosts
+//! that measure well, measure too little, fail, hang, or lack what is needed. A healthy host is
+//! never drained, a bad one always, and one that cannot be measured never, but it is said.
 
 mod action;
 mod outputs;
@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use readers::{Ended, READERS, Reader};
 use runs::{Run, runs};
 
-/// The fewest pairs of a generated file and a way to fail.
+/// The fewest pairs of a generated file and a run.
 const CELLS: usize = 120;
 
 /// Good programs of a host, in the language of the shell.
@@ -152,8 +152,8 @@ fn executable(path: &Path, script: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The path of a program that a variable names, that `cargo xtask fetch readers` brought, or that is
-/// installed.
+/// The path of a program: that of a variable, that of `cargo xtask fetch readers`, or the
+/// installed one.
 fn program(variable: &str, name: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable) {
         return Some(named.into());

@@ -19,7 +19,7 @@ pub(crate) struct Reader {
     pub(crate) name: &'static str,
     /// The form of the file; none: what is printed is judged at once.
     pub(crate) format: Option<&'static str>,
-    /// What it has of that which ways need.
+    /// What it has of what runs need.
     pub(crate) has: &'static [&'static str],
     /// Runs it on the file in a folder with `programs` and logs, on a host of this name; `None`
     /// where it is not installed.
@@ -187,7 +187,7 @@ fn container(folder: &Path, file: &str, host: &str) -> Result<Option<Ended>, Fai
     ended(folder, command.args(["-c", &script]).env("NODE_NAME", host)).map(Some)
 }
 
-/// The lines of a text block of YAML after its head, as far as they are as deep as the first.
+/// The lines of a text block of YAML after its head, of the first one's depth or deeper.
 pub(crate) fn block(file: &str, head: &str) -> String {
     let lines = file.split_once(head).map_or("", |it| it.1).lines();
     let deep = |it: &str| it.len() - it.trim_start().len();

@@ -1,4 +1,4 @@
-//! The ways of `ways.toml`.
+//! The runs of `runs.toml`.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde::Deserialize;
 struct File {
     prelude: String,
     #[serde(flatten)]
-    ways: BTreeMap<String, Run>,
+    runs: BTreeMap<String, Run>,
 }
 
-/// A way in which a host is measured.
+/// How a host is measured.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Run {
@@ -32,15 +32,15 @@ pub(crate) struct Run {
     pub(crate) says: Vec<String>,
 }
 
-/// All ways, with whole programs.
+/// All runs, with whole programs.
 pub(crate) fn runs() -> Vec<Run> {
-    let file: Result<File, _> = toml::from_str(include_str!("ways.toml"));
-    let file = file.unwrap_or_else(|why| panic!("ways.toml: {why}"));
+    let file: Result<File, _> = toml::from_str(include_str!("runs.toml"));
+    let file = file.unwrap_or_else(|why| panic!("runs.toml: {why}"));
     let prelude = file.prelude;
-    let ways = file.ways.into_iter().map(|(name, run)| Run {
+    let runs = file.runs.into_iter().map(|(name, run)| Run {
         name,
         program: run.program.map(|it| format!("{prelude}\n{it}")),
         ..run
     });
-    ways.collect()
+    runs.collect()
 }

@@ -1,4 +1,4 @@
-//! What was checked, and what came of it: the answer of every gate.
+//! Checks and their verdicts: the answer of every gate.
 //!
 //! ```
 //! use findings::check::{Check, Maturity, Verdict, verdict};
