@@ -41,6 +41,17 @@ pub trait Backend: Send + 'static {
         ElementType::OF_NCCL.contains(&element) && Reduction::OF_NCCL.contains(&reduction)
     }
 
+    /// What ranks must know of each other's backends to choose alike, such as the speeds of their
+    /// machines.
+    fn offer(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes the offers of all ranks, in rank order.
+    fn agree(&mut self, offers: &[Vec<u8>]) {
+        let _ = offers;
+    }
+
     /// Agrees on the backend's own transports. All ranks call it together when they meet.
     ///
     /// # Errors
