@@ -3,22 +3,23 @@
 //! `topo run --calibrate` measures every choice for some numbers of ranks, as threads and as
 //! processes, at some message sizes, and fits the model to the times.
 
-use std::sync::LazyLock;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
-use executor::{BufferAccess, Choice};
-use program::{Schedule, Transfer};
-
-use program::{Collective, Protocol};
+use executor::{BufferAccess, Choice, Request};
+use program::{Collective, Protocol, Reduction, Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::model::Model;
+use crate::speeds::{Scale, Speeds};
+use crate::table::ChoiceTable;
 
 /// Version of the file format.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The built-in profile.
 pub const DEFAULT_TOML: &str = include_str!("../profiles/default.toml");
@@ -37,12 +38,16 @@ pub struct Profile {
     pub name: String,
     /// The machine on which it was measured.
     pub machine: String,
+    /// Cores that the measured ranks shared.
+    pub cores: u32,
     /// Channels of a collective. Each rank has one thread, so more channels only add lanes.
     pub channels: u16,
     /// Message size from which non-temporal stores are used, bytes.
     pub stream_bytes: u64,
     /// Sizes of FIFO slots.
     pub slots: Slots,
+    /// The machine's speeds in short measurements.
+    pub speeds: Speeds,
     /// The model, for other numbers of ranks than the measured ones.
     pub model: Model,
     /// Measured message sizes over all ranks, ascending, bytes.
@@ -50,6 +55,31 @@ pub struct Profile {
     /// The measured choices.
     #[serde(default, rename = "ways")]
     pub measured: Vec<MeasuredChoice>,
+    /// The choices that were looked up.
+    #[serde(skip)]
+    pub tables: Tables,
+}
+
+/// The requests that share a table of choices: all that differ only in size, root and type.
+type TableKey = (Collective, CommunicatorShape, Scale, bool, bool);
+
+/// Tables of choices, made when they are first asked for. A clone begins without any.
+#[derive(Debug, Default)]
+pub struct Tables(Mutex<Vec<(TableKey, Arc<ChoiceTable>)>>);
+
+/// Most tables that are kept: communicators of a process may be of many shapes.
+const MOST_TABLES: usize = 256;
+
+impl Clone for Tables {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Tables {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Data bytes of a FIFO slot, by protocol.
@@ -79,24 +109,35 @@ pub struct MeasuredChoice {
     /// Number of ranks.
     pub ranks: u32,
     /// Hosts as which the ranks acted.
-    #[serde(default = "one_host", skip_serializing_if = "is_one_host")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub hosts: u32,
     /// Whether ranks were threads of one process.
     pub threads: bool,
     /// Whether buffers were the caller's, not the communicator's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub callers_memory: bool,
-    /// Least time at each of the profile's sizes, µs. The list may end early: the choice is too
-    /// slow for larger sizes.
+    /// Channels.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub channels: u16,
+    /// The place of the first measured one of the profile's sizes: the choice is too slow for
+    /// smaller ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first: usize,
+    /// Time at each of the profile's sizes from there on, µs. The list may end early: the choice
+    /// is too slow for larger sizes.
     pub times_us: Vec<f64>,
 }
 
-const fn one_host() -> u32 {
-    1
+fn one<T: From<u8>>() -> T {
+    T::from(1)
 }
 
-const fn is_one_host(hosts: &u32) -> bool {
-    *hosts == 1
+fn is_one<T: From<u8> + PartialEq>(number: &T) -> bool {
+    *number == one()
+}
+
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A profile that cannot be used.
@@ -126,6 +167,8 @@ impl MeasuredChoice {
             hosts,
             threads,
             callers_memory,
+            channels: choice.channels,
+            first: 0,
             times_us: Vec::new(),
         }
     }
@@ -134,7 +177,7 @@ impl MeasuredChoice {
     pub fn is_like(&self, other: &Self) -> bool {
         let key = |it: &Self| {
             let shape = (it.ranks, it.hosts, it.threads, it.callers_memory);
-            (it.choice(1), it.collective, shape)
+            (it.choice(), it.collective, shape)
         };
         key(self) == key(other)
     }
@@ -158,14 +201,14 @@ impl MeasuredChoice {
         }
     }
 
-    /// The choice, with so many channels; `None` if a name is unknown.
-    pub fn choice(&self, channels: u16) -> Option<Choice> {
+    /// The choice; `None` if a name is unknown.
+    pub fn choice(&self) -> Option<Choice> {
         let transfer = self.transfer.parse().ok()?;
         Some(Choice {
             schedule: self.algorithm.parse().ok()?,
             transfer,
             protocol: self.protocol,
-            channels,
+            channels: self.channels,
             piece_bytes: match transfer {
                 Transfer::Staged => STAGED_PIECE_BYTES,
                 _ => 0,
@@ -175,24 +218,30 @@ impl MeasuredChoice {
 }
 
 impl Default for Profile {
-    /// The built-in profile. It is parsed once: communicators of a process may be many.
+    /// The built-in profile.
     fn default() -> Self {
-        static BUILT_IN: LazyLock<Profile> = LazyLock::new(|| {
-            // A test parses it.
-            let parsed = Profile::from_toml("the built-in CPU profile", DEFAULT_TOML);
-            parsed.unwrap_or_else(|_| Profile::empty())
-        });
-        BUILT_IN.clone()
+        Self::built_in().as_ref().clone()
     }
 }
 
 impl Profile {
+    /// The built-in profile. It is parsed once: communicators of a process may be many.
+    pub fn built_in() -> Arc<Self> {
+        static BUILT_IN: LazyLock<Arc<Profile>> = LazyLock::new(|| {
+            // A test parses it.
+            let parsed = Profile::from_toml("the built-in CPU profile", DEFAULT_TOML);
+            Arc::new(parsed.unwrap_or_else(|_| Profile::empty()))
+        });
+        Arc::clone(&BUILT_IN)
+    }
+
     /// Creates a profile without measurements.
     pub fn empty() -> Self {
         Self {
             format: FORMAT,
             name: "empty".to_owned(),
             machine: String::new(),
+            cores: 1,
             channels: 1,
             stream_bytes: 4 << 20,
             slots: Slots {
@@ -200,9 +249,11 @@ impl Profile {
                 ll128: 56 << 10,
                 simple: 256 << 10,
             },
+            speeds: Speeds::USUAL,
             model: Model::USUAL,
             sizes: Vec::new(),
             measured: Vec::new(),
+            tables: Tables::default(),
         }
     }
 
@@ -238,8 +289,14 @@ impl Profile {
                 self.format
             ));
         }
+        if !self.speeds.is_valid() {
+            return Err("speeds: expected times above 0".to_owned());
+        }
         if !self.model.is_valid() {
             return Err("model: expected times and rates above 0".to_owned());
+        }
+        if self.cores == 0 {
+            return Err("cores = 0; expected at least 1".to_owned());
         }
         if self.channels == 0 {
             return Err("channels = 0; expected at least 1".to_owned());
@@ -262,7 +319,7 @@ impl Profile {
         }
         for (at, measured) in self.measured.iter().enumerate() {
             let key = format!("ways[{at}]");
-            if measured.choice(1).is_none() {
+            if measured.choice().is_none() {
                 let MeasuredChoice {
                     algorithm,
                     transfer,
@@ -275,12 +332,16 @@ impl Profile {
                     Transfer::ALL.map(Transfer::name).join(" ")
                 ));
             }
-            if !(1..=self.sizes.len()).contains(&measured.times_us.len()) {
+            let sizes = self.sizes.len().saturating_sub(measured.first);
+            if !(1..=sizes).contains(&measured.times_us.len()) {
                 return Err(format!(
-                    "{key}: {} times; expected one for each of the {} sizes, or of the first of them",
+                    "{key}: {} times; expected 1 to {sizes}, one for each of the sizes from `first` on, or of the \
+                     first of them",
                     measured.times_us.len(),
-                    self.sizes.len()
                 ));
+            }
+            if measured.channels == 0 {
+                return Err(format!("{key}: channels = 0; expected at least 1"));
             }
             let positive = |time: &f64| time.is_finite() && *time > 0.0;
             if !(1..=measured.ranks).contains(&measured.hosts) {
@@ -294,6 +355,67 @@ impl Profile {
             }
         }
         Ok(())
+    }
+
+    /// The table of choices for requests like this one, on a machine that differs by `scale` from
+    /// the profile's.
+    pub fn table(
+        &self,
+        request: &Request,
+        shape: CommunicatorShape,
+        scale: Scale,
+    ) -> Arc<ChoiceTable> {
+        let multiplies = request.reduction == Reduction::PreMultipliedSum;
+        let key = (
+            request.collective,
+            shape,
+            scale,
+            request.in_place,
+            multiplies,
+        );
+        // A thread that panics between two statements leaves whole tables.
+        let tables = || self.tables.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = tables().iter().find(|(it, _)| *it == key) {
+            return Arc::clone(known);
+        }
+        let here = self.model.scaled(scale);
+        let made = Arc::new(ChoiceTable::new(self, &here, request, shape));
+        let mut tables = tables();
+        if tables.len() >= MOST_TABLES {
+            tables.clear();
+        }
+        tables.push((key, Arc::clone(&made)));
+        made
+    }
+
+    /// The choice for a request on the profile's machine; `None` if no choice can carry it out.
+    pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
+        let table = self.table(request, shape, Scale::NONE);
+        table.choose(request.bytes(shape.ranks))
+    }
+
+    /// A number that tells profiles apart.
+    pub fn id(&self) -> u64 {
+        let times = |it: &MeasuredChoice| -> Vec<u64> {
+            it.times_us.iter().map(|time| time.to_bits()).collect()
+        };
+        let measured = self.measured.iter().map(|it| {
+            let shape = (it.ranks, it.hosts, it.threads, it.callers_memory);
+            let choice = (it.algorithm.as_str(), it.transfer.as_str(), it.protocol);
+            (
+                it.collective,
+                choice,
+                it.channels,
+                shape,
+                it.first,
+                times(it),
+            )
+        });
+        let model = self.model.parameters().map(f64::to_bits);
+        let head = (self.cores, &self.sizes, self.slots.simple, model);
+        let all = (head, measured.collect::<Vec<_>>());
+        // Not one with a random seed: other processes must get the same.
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(all)
     }
 
     /// Sizes of FIFO slots.
@@ -341,12 +463,23 @@ mod tests {
             hosts: 1,
             threads: true,
             callers_memory: false,
+            channels: 1,
+            first: 0,
             times_us: vec![1.0, 2.0],
         };
         profile.measured.push(measured.clone());
         assert_eq!(profile.check(), Ok(()));
         profile.measured[0].times_us = vec![1.0];
         assert_eq!(profile.check(), Ok(()), "it fell behind");
+        profile.measured[0].first = 1;
+        assert_eq!(
+            profile.check(),
+            Ok(()),
+            "it is fast from the second size on"
+        );
+        profile.measured[0].first = 2;
+        assert!(profile.check().is_err());
+        profile.measured[0].first = 0;
         profile.measured[0].times_us = vec![1.0, 2.0, 3.0];
         assert!(profile.check().is_err());
         profile.measured[0] = MeasuredChoice {

@@ -3,6 +3,7 @@
 use crate::JsonSchema;
 use backend_cpu::choose::ExplainedChoice;
 use executor::Choice;
+use program::Collective;
 use serde::Serialize;
 
 use crate::load::CoreTime;
@@ -10,7 +11,7 @@ use crate::load::CoreTime;
 /// The measurement of one placement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FigureTiming {
-    /// Time of a launch on the slowest rank, µs: the median of batches; in a survey, the least.
+    /// Time of a launch on the slowest rank, µs: the median of batches.
     pub time_us: f64,
     /// Of launches timed one by one, where they were.
     pub latency: Option<Latency>,
@@ -32,6 +33,8 @@ pub struct Launches {
 /// The measurement of one size.
 #[derive(Debug, Clone)]
 pub struct RunRow {
+    /// The collective.
+    pub collective: Collective,
     /// The message, bytes, as nccl-tests counts it.
     pub bytes: u64,
     /// Elements of a block.
@@ -48,8 +51,36 @@ pub struct RunRow {
     pub predicted_us: Option<f64>,
     /// The choices with the least expected times, if they are wanted.
     pub explained: Vec<ExplainedChoice>,
+    /// The fastest of all choices, if they were measured in turns.
+    pub best: Option<BestChoice>,
     /// Time of the ranks' cores, and what other programs took of it.
     pub cores: CoreTime,
+}
+
+/// The fastest of all choices, which were measured in turns with the one that was taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BestChoice {
+    /// The choice.
+    pub choice: Choice,
+    /// Time of a launch on the slowest rank, µs.
+    pub time_us: f64,
+    /// The time of the choice that was taken by this one, at least 1.
+    pub factor: f64,
+}
+
+impl BestChoice {
+    /// The fastest of these rows, which begin with it, beside one of them; `None` without rows.
+    pub(crate) fn of(compared: &[RunRow], choice: Choice) -> Option<Self> {
+        let (best, taken) = (
+            compared.first()?,
+            compared.iter().find(|it| it.choice == choice)?,
+        );
+        Some(Self {
+            choice: best.choice,
+            time_us: best.separate.time_us,
+            factor: taken.separate.time_us / best.separate.time_us,
+        })
+    }
 }
 
 impl RunRow {

@@ -9,6 +9,7 @@ use pages::numbers::or_dash;
 use pages::terminal::Look;
 use program::Transfer;
 
+use super::calibrated::best_in_words;
 use crate::figures::{algorithm, bus, gbps, micros};
 use crate::{FigureTiming, Latency, RunReport, RunRow};
 
@@ -212,6 +213,10 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
     let mut in_place = figures.clone();
     in_place[0] = number("in place", 8);
     let mut expected = vec![number("pred.", 5)];
+    if spec.compared.is_some() {
+        // With the protocol and the time.
+        expected.extend([word("best", longest + 14), number("by", 5)]);
+    }
     if let Some(planned) = &report.planned {
         let choices = planned.choices.iter().flatten();
         expected.push(word("plan", choices.map(String::len).max().unwrap_or(0)));
@@ -249,6 +254,10 @@ fn cells(report: &RunReport, at: usize, row: &RunRow, form: Form, in_place: bool
     }
     let time = row.predicted_us;
     cells.push(or_dash(time.map(|time| gbps(bus(report, row.bytes, time)))));
+    if spec.compared.is_some() {
+        cells.push(or_dash(row.best.as_ref().map(best_in_words)));
+        cells.push(or_dash(row.best.map(|it| format!("{:.2}×", it.factor))));
+    }
     if let Some(planned) = &report.planned {
         cells.push(or_dash(planned.choices.get(at).cloned().flatten()));
     }

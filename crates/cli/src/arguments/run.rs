@@ -54,9 +54,26 @@ Exit status: 0 when nothing failed, 1 when something did, 2 when there is no GPU
 
 pub(crate) const CALIBRATE_EXAMPLES: &str = "\
 Examples:
-  topo run --calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
+  topo run --calibrate                               measure the choices here, and use the times
+                                                     from now on
+  topo run --calibrate -o cpu.toml                   write the profile to a file instead
   topo run --ranks 4 all-reduce --cost-profile cpu.toml
-  topo run --calibrate --ranks 2,8 --time 5          other numbers of ranks, 5 ms for each figure";
+  topo run --calibrate --ranks 2,8 --seconds 30      other numbers of ranks, more time";
+
+/// A time, s.
+fn seconds(text: &str) -> Result<f64, String> {
+    number(text, 0.1, 86_400.0)
+}
+
+/// A factor of times.
+fn factor(text: &str) -> Result<f64, String> {
+    number(text, 1.0, 1e6)
+}
+
+fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|it| (least..=most).contains(it));
+    number.ok_or_else(|| format!("expected a number of {least} to {most}"))
+}
 
 /// Where ranks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -221,9 +238,13 @@ pub(crate) struct RunArguments {
     /// Fail when a rank waits longer than this, s
     #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
     pub timeout: u64,
-    /// CPU cost profile (TOML) from topo run --calibrate, used to choose an algorithm
+    /// CPU cost profile by which algorithms are chosen: a file of topo run --calibrate -o, or
+    /// built-in [default: that of TOPO_COST_PROFILE, or the one that topo run --calibrate kept]
     #[arg(long, value_name = "FILE")]
     pub cost_profile: Option<PathBuf>,
+    /// Also measure all choices beside the one that is taken, and show how far it is from the fastest
+    #[arg(long)]
+    pub best: bool,
     /// What to print
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
@@ -248,7 +269,7 @@ pub(crate) struct CalibrateArguments {
     pub ranks: Vec<u32>,
     /// Numbers of hosts as which processes of this machine act, which use TCP between them; 1 also
     /// measures threads
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2", value_parser = within::<u32>(1..=64))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = within::<u32>(1..=64))]
     pub hosts: Vec<u32>,
     /// Whose memory the buffers of processes are
     #[arg(
@@ -259,13 +280,23 @@ pub(crate) struct CalibrateArguments {
         default_value = "own,caller"
     )]
     pub buffers: Vec<BufferOwner>,
-    /// Time to spend on each figure, ms
-    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = within::<u64>(1..=10_000))]
-    pub time: u64,
+    /// Time to spend in all, s
+    #[arg(long, value_name = "S", default_value_t = 6.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Message sizes to measure, ascending [default: 8 bytes to 4 MiB by a factor of 8]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    pub sizes: Vec<u64>,
+    /// Measure choices that are expected to take at most N times as long as the fastest
+    #[arg(long, value_name = "N", default_value_t = 3.0, value_parser = factor)]
+    pub within: f64,
+    /// CPU cost profile that knows which choices may be the fastest: a file, or built-in [default: as
+    /// for topo run]
+    #[arg(long, value_name = "FILE")]
+    pub cost_profile: Option<PathBuf>,
     /// Name of the profile
     #[arg(long, value_name = "NAME", default_value = "calibrated")]
     pub name: String,
-    /// Write the profile to a file instead of printing it
+    /// Write the profile to a file instead of keeping it for this machine
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -85,7 +85,12 @@ pub(super) fn run(
         anyhow::Ok((spec, planned))
     };
     let (mut spec, planned) = read(&[], output)?;
-    let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
+    let profile = job::profile(arguments.cost_profile.as_deref(), environment, output)?;
+    // Ranks whose kept profiles differ choose by the built-in one.
+    let common = match arguments.cost_profile {
+        Some(_) => Arc::clone(&profile),
+        None => Profile::built_in(),
+    };
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
     let began = Instant::now();
     let mut joined = join(
@@ -94,7 +99,7 @@ pub(super) fn run(
         launched,
         &spec,
         ports,
-        &profile,
+        &common,
         output,
     )?;
     let took = began.elapsed();
