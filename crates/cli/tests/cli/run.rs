@@ -163,7 +163,7 @@ fn a_calibration_is_kept_and_used() {
     for row in value["rows"].as_array().unwrap() {
         assert!(row["best"]["factor"].as_f64().unwrap() >= 1.0, "{row}");
     }
-    assert_eq!(said.err, "");
+    assert!(!said.err.contains("cost profile"), "{}", said.err);
     let file = kept().next().unwrap().unwrap().path();
     std::fs::write(file, "format = 3").unwrap();
     let said = with(&run, &[]);
