@@ -86,11 +86,6 @@ pub(super) fn run(
     };
     let (mut spec, planned) = read(&[], output)?;
     let profile = job::profile(arguments.cost_profile.as_deref(), environment, output)?;
-    // Ranks whose kept profiles differ choose by the built-in one.
-    let common = match arguments.cost_profile {
-        Some(_) => Arc::clone(&profile),
-        None => Profile::built_in(),
-    };
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
     let began = Instant::now();
     let mut joined = join(
@@ -99,7 +94,7 @@ pub(super) fn run(
         launched,
         &spec,
         ports,
-        &common,
+        &profile,
         output,
     )?;
     let took = began.elapsed();
@@ -249,5 +244,11 @@ fn join(
         ports,
         print: network::print_log,
     };
-    member::join(options, found, spec, profile)
+    // Ranks whose kept profiles differ choose by the built-in one.
+    let built_in = Profile::built_in();
+    let common = match arguments.cost_profile {
+        Some(_) => profile,
+        None => &built_in,
+    };
+    member::join(options, found, spec, common)
 }
