@@ -167,7 +167,7 @@ pub(crate) struct RunArguments {
     /// Launch N timed launches at once, as a CUDA graph
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=16384))]
     pub graph: Option<u32>,
-    /// Explain the choices: for each size the expected times of the fastest algorithms, in parts
+    /// Explain the choices: the expected times of the fastest, in parts
     #[arg(long)]
     pub explain: bool,
     /// Only this algorithm
@@ -238,11 +238,11 @@ pub(crate) struct RunArguments {
     /// Fail when a rank waits longer than this, s
     #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
     pub timeout: u64,
-    /// CPU cost profile by which algorithms are chosen: a file of topo run --calibrate -o, or
-    /// built-in [default: that of TOPO_COST_PROFILE, or the one that topo run --calibrate kept]
+    /// CPU cost profile: a file of topo run --calibrate -o, or built-in [default: TOPO_COST_PROFILE,
+    /// or the one that topo run --calibrate kept]
     #[arg(long, value_name = "FILE")]
     pub cost_profile: Option<PathBuf>,
-    /// Also measure all choices beside the one that is taken, and show how far it is from the fastest
+    /// Also measure the other choices, and show the fastest one
     #[arg(long)]
     pub best: bool,
     /// What to print
