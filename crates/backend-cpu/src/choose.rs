@@ -1,6 +1,4 @@
-//! The choice of algorithm, transfer, protocol and channels.
-//!
-//! [`ChoiceTable`] has the expected times of all choices at all sizes, and takes one for each size.
+//! The choices of algorithm, transfer, protocol and channels that serve a request.
 
 use executor::backend::CommunicatorShape;
 use executor::{BufferAccess, Choice, Request};
@@ -134,58 +132,3 @@ const STEPS_A_SECOND: f64 = 50_000.0;
 
 /// Steps of programs that are always proved: those of a mesh of 32 ranks.
 const MANY_STEPS: f64 = 1024.0;
-
-#[cfg(test)]
-mod tests {
-    use executor::bootstrap::Crowd;
-    use program::ElementType;
-
-    use super::*;
-    use crate::Profile;
-
-    /// Leaving out programs that take long to prove leaves some.
-    #[test]
-    fn every_collective_has_a_choice() {
-        let profile = Profile::default();
-        let flags = [false, true];
-        let accesses = [
-            BufferAccess::Mapped,
-            BufferAccess::Kernel,
-            BufferAccess::Refused,
-        ];
-        let mut accesses = accesses.into_iter().cycle();
-        for ranks in [1, 2, 3, 16, 64, 65, 100, 256, 1000, 4096] {
-            for (hosts, cores) in [(1, 1), (1, 2), (1, 128), (2, 2), (8, 2), (ranks, 2)] {
-                for (one_process, in_place) in flags.map(|it| flags.map(|by| (it, by))).concat() {
-                    let buffers = accesses.next().unwrap_or_default();
-                    let shape = CommunicatorShape {
-                        ranks,
-                        one_process,
-                        hosts: hosts.min(ranks),
-                        even_hosts: ranks.is_multiple_of(hosts.min(ranks)),
-                        channels: 2,
-                        crowd: Crowd { ranks, cores },
-                        buffers,
-                    };
-                    for collective in Collective::ALL {
-                        for reduction in [Reduction::Sum, Reduction::PreMultipliedSum] {
-                            let request = Request {
-                                collective,
-                                element: ElementType::F32,
-                                reduction,
-                                root: 0,
-                                to: 0,
-                                tag: 0,
-                                in_place,
-                                count: 100,
-                                choice: None,
-                            };
-                            let choice = profile.choose(&request, shape);
-                            assert!(choice.is_some(), "{collective} {shape:?}");
-                        }
-                    }
-                }
-            }
-        }
-    }
-}

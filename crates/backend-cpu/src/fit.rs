@@ -65,11 +65,6 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use executor::backend::CommunicatorShape;
-    use executor::bootstrap::Crowd;
-    use executor::{BufferAccess, Choice, Request};
-    use program::{Collective, ElementType, Reduction, Schedule};
-
     use super::*;
 
     #[test]
@@ -102,38 +97,5 @@ mod tests {
         let fitted = Model::USUAL.fit(&profile);
         assert!(fitted.error(&profile) < 0.05);
         assert!((fitted.switch_us / 5.0).ln().abs() < 0.3, "{fitted:#?}");
-    }
-
-    #[test]
-    fn with_many_ranks_on_a_core_a_leader_does_the_work() {
-        let profile = Profile::default();
-        let chosen = |ranks, count| {
-            let request = Request {
-                collective: Collective::AllReduce,
-                element: ElementType::F32,
-                reduction: Reduction::Sum,
-                root: 0,
-                to: 0,
-                tag: 0,
-                in_place: false,
-                count,
-                choice: None,
-            };
-            let shape = CommunicatorShape {
-                ranks,
-                one_process: false,
-                hosts: 1,
-                even_hosts: true,
-                channels: 2,
-                crowd: Crowd { ranks, cores: 2 },
-                buffers: BufferAccess::Mapped,
-            };
-            profile.choose(&request, shape)
-        };
-        let schedule = |ranks, count| chosen(ranks, count).map(|it: Choice| it.schedule);
-        assert_eq!(schedule(64, 1 << 10), Some(Schedule::Leader));
-        assert_eq!(schedule(1000, 1 << 10), Some(Schedule::Leader));
-        let long = chosen(64, 1 << 18).map(|it| (it.schedule, it.channels));
-        assert_eq!(long, Some((Schedule::Leader, 2)));
     }
 }

@@ -1,7 +1,7 @@
 //! The profile that `topo run --calibrate` keeps for its user, one for each machine.
 //!
-//! It is a file of the user's cache folder, which only this user can write. A file of another
-//! machine, or of another version of this program, is not used.
+//! It is a file of the user's cache folder, which only this user can read and write. A file of
+//! another machine, or of another version of this program, is not used.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const CPUINFO_LIMIT: u64 = 16 << 20;
 /// The beginning of such a file, without which none is replaced.
 const BEGIN: &str = "format = ";
 
-/// The value of `TOPO_COST_PROFILE` and `--cost-profile` for the built-in profile.
+/// The name of the built-in profile.
 pub const BUILT_IN: &str = "built-in";
 
 /// A profile, and what its reader should know.
@@ -75,7 +75,7 @@ pub fn find(named: Option<&Path>, cache: Option<&Path>) -> Result<FoundProfile, 
         Err(error) => FoundProfile {
             profile: Profile::built_in(),
             ignored: Some(format!(
-                "the kept CPU cost profile is not used: {error}; topo run --calibrate makes a new one"
+                "the kept CPU cost profile is not used: {error}; calibrate again, or remove the file"
             )),
         },
     })
@@ -106,8 +106,7 @@ fn read(cache: &Path) -> Result<Option<Profile>, ProfileError> {
     Ok(Some(profile))
 }
 
-/// Keeps a profile of this machine. The file is written beside an older one, which it then replaces.
-/// Returns its path.
+/// Keeps a profile of this machine, in a file that is whole or as before. Returns its path.
 ///
 /// # Errors
 /// The folder cannot be made, or the file cannot be written.
@@ -191,6 +190,11 @@ mod tests {
         };
         let other = other.to_toml().expect("it is a profile");
         let old = other.replacen("format = 4", "format = 3", 1);
+        let text = kept().to_toml().expect("it is a profile");
+        let retyped = text.replacen("cores = 2", "cores = \"2\"", 1);
+        let endless = text.replacen("times-us = [", "times-us = [1e999, ", 1);
+        let huge = text.replacen("sizes = [8,", "sizes = [99999999999999999999,", 1);
+        let cut = &text[..text.len() - 2];
         let ignored = |what: &str| {
             let found = found();
             assert!(Arc::ptr_eq(&found.profile, &Profile::built_in()), "{what}");
@@ -205,6 +209,10 @@ mod tests {
             (&old, "format = 3"),
             ("", "TOML"),
             ("\u{0}", "TOML"),
+            (cut, "TOML"),
+            (&retyped, "cores"),
+            (&endless, "times"),
+            (&huge, "TOML"),
         ] {
             fs::write(&path, text).expect("it is written");
             ignored(what);
@@ -220,5 +228,31 @@ mod tests {
         fs::remove_file(&path).expect("it is there");
         symlink("/dev/zero", &path).expect("a link");
         ignored("");
+    }
+
+    /// A limit on the length of files, which a shell sets for this test in another process, fails a
+    /// write as a full disk does.
+    #[test]
+    fn a_full_disk_leaves_the_old_file() {
+        const FOLDER: &str = "TOPO_TEST_FULL_DISK";
+        if let Some(folder) = std::env::var_os(FOLDER) {
+            keep(Path::new(&folder), &kept()).unwrap_err();
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = keep(folder.path(), &kept()).expect("it is kept");
+        let before = fs::read(&path).expect("it was written");
+        let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact \"$1\"";
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", limited]);
+        command.arg(std::env::current_exe().expect("this test"));
+        command.arg("kept::tests::a_full_disk_leaves_the_old_file");
+        let output = command.env(FOLDER, folder.path()).output();
+        let output = output.expect("there is a shell");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}");
+        assert!(text.contains("1 passed"), "{text}");
+        assert_eq!(fs::read(&path).expect("it is there"), before);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 }

@@ -13,9 +13,8 @@
 //! # Ok::<(), executor::Error>(())
 //! ```
 //!
-//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `wires`, `remote`, [`profile`],
-//! `work`, [`model`], `fit`, [`choose`], [`table`],
-//! [`speeds`], [`loss`], [`kept`].
+//! In reading order: [`reduce`], `program`, `bases`, `interpret`, `wires`, `remote`, `work`,
+//! [`model`], [`speeds`], [`profile`], [`kept`], `fit`, [`choose`], [`table`], [`loss`].
 
 mod bases;
 pub mod choose;
@@ -33,27 +32,33 @@ pub mod table;
 mod wires;
 mod work;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use ::program::{ElementType, Reduction};
+use ::program::{Collective, ElementType, Reduction};
 use executor::backend::{Attempt, Backend, CommunicatorShape, LaunchContext, Part, PrepareRequest};
 use executor::connections::{Connections, SlotBytes};
 use executor::{Choice, Error, Request, Waiting};
 pub use profile::Profile;
 use program::CpuProgram;
 use speeds::{Scale, Speeds};
-use table::ChoiceTable;
+use table::{ChoiceTable, nearest_measurement};
 
-/// The number of the built-in profile, scaled, in offers.
-const BUILT_IN: u64 = 0;
+/// The requests that share a table of choices: all that differ only in size, root and type.
+type TableKey = (Collective, CommunicatorShape, bool, bool);
 
 /// The CPU backend.
 #[derive(Debug, Clone)]
 pub struct Cpu {
-    profile: Arc<Profile>,
-    /// Whether the profile may be of another machine, and this one's speeds count.
-    scales: bool,
+    /// The profile of this machine, if there is one, and all ranks have it.
+    calibrated: Option<Arc<Profile>>,
+    /// Those of the first profile: all ranks were told.
+    slots: SlotBytes,
+    stream_bytes: u64,
+    /// How the machines differ from the built-in profile's.
     scale: Scale,
+    /// The tables that were asked for: one communicator has few shapes.
+    tables: RefCell<Vec<(TableKey, Arc<ChoiceTable>)>>,
 }
 
 impl Default for Cpu {
@@ -64,20 +69,35 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// Creates a backend that chooses by a profile: of this machine, or the built-in one, beside
-    /// which the machine's speeds count. Ranks whose profiles differ choose by the built-in one.
+    /// Creates a backend that chooses by a profile if all ranks have it, and by the built-in one
+    /// for ranks unlike those that were measured. That one is scaled to the machines' speeds.
     pub fn new(profile: Arc<Profile>) -> Self {
-        let built_in = Profile::built_in();
         Self {
-            scales: Arc::ptr_eq(&profile, &built_in) || profile == built_in,
-            profile,
+            slots: profile.slot_bytes(),
+            stream_bytes: profile.stream_bytes,
+            calibrated: (profile.id() != Profile::built_in().id()).then_some(profile),
             scale: Scale::NONE,
+            tables: RefCell::default(),
         }
     }
 
     /// The expected times of the choices for requests like this one.
     pub fn table(&self, request: &Request, shape: CommunicatorShape) -> Arc<ChoiceTable> {
-        self.profile.table(request, shape, self.scale)
+        let multiplies = request.reduction == Reduction::PreMultipliedSum;
+        let key = (request.collective, shape, request.in_place, multiplies);
+        let mut tables = self.tables.borrow_mut();
+        if let Some((_, known)) = tables.iter().find(|(it, _)| *it == key) {
+            return Arc::clone(known);
+        }
+        let built_in = Profile::built_in();
+        let distance = |it: &Profile| nearest_measurement(it, request.collective, shape);
+        let (profile, scale) = match &self.calibrated {
+            Some(it) if distance(it) <= distance(&built_in) => (it, Scale::NONE),
+            _ => (&built_in, self.scale),
+        };
+        let table = Arc::new(ChoiceTable::new(profile, scale, request, shape));
+        tables.push((key, Arc::clone(&table)));
+        table
     }
 }
 
@@ -89,7 +109,7 @@ impl Backend for Cpu {
     }
 
     fn slot_bytes(&self) -> SlotBytes {
-        self.profile.slot_bytes()
+        self.slots
     }
 
     fn shortens_slots(&self) -> bool {
@@ -105,34 +125,43 @@ impl Backend for Cpu {
             .choose(request.bytes(shape.ranks))
     }
 
-    fn offer(&self) -> Vec<u8> {
-        let id = if self.scales {
-            BUILT_IN
-        } else {
-            self.profile.id()
-        };
-        [id.to_le_bytes().as_slice(), &Speeds::here().to_bytes()].concat()
+    /// The profile, the built-in one, and the machine's speeds.
+    fn offer(&self) -> Vec<u64> {
+        let built_in = Profile::built_in().id();
+        let ids = [
+            self.calibrated.as_ref().map_or(built_in, |it| it.id()),
+            built_in,
+        ];
+        let speeds = Speeds::here().times().map(f64::to_bits);
+        [&ids[..], &speeds].concat()
     }
 
-    fn agree(&mut self, offers: &[Vec<u8>]) {
-        let read = |offer: &Vec<u8>| {
-            let (id, speeds) = offer.split_first_chunk()?;
-            let speeds = Speeds::from_bytes(speeds.try_into().ok()?)?;
-            Some((u64::from_le_bytes(*id), speeds))
-        };
-        let read: Option<Vec<(u64, Speeds)>> = offers.iter().map(read).collect();
-        let (ids, speeds): (Vec<u64>, Vec<Speeds>) = read.unwrap_or_default().into_iter().unzip();
+    fn agree(&mut self, offers: &[Vec<u64>]) -> Result<(), String> {
         // All ranks read the same offers.
-        if !self.scales && ids.windows(2).all(|pair| pair[0] == pair[1]) && !ids.is_empty() {
-            return;
+        let is_same = |at: usize| {
+            let mut offers = offers.iter().map(|it| it.get(at));
+            let first = offers.next().flatten();
+            first.is_some() && offers.all(|it| it == first)
+        };
+        if !is_same(1) {
+            return Err("their built-in CPU cost profiles differ; give all ranks the same build of this program"
+                .to_owned());
         }
-        self.profile = Profile::built_in();
-        self.scale = Speeds::median(&speeds)
-            .map_or(Scale::NONE, |speeds| speeds.beside(&self.profile.speeds));
+        if !is_same(0) {
+            self.calibrated = None;
+        }
+        let speeds = offers
+            .iter()
+            .filter_map(|it| Speeds::from_bits(it.get(2..)?));
+        let speeds = Speeds::median(&speeds.collect::<Vec<_>>());
+        let built_in = Profile::built_in();
+        self.scale = speeds.map_or(Scale::NONE, |it| it.beside(&built_in.speeds));
+        self.tables.get_mut().clear();
+        Ok(())
     }
 
     fn prepare(&mut self, request: &PrepareRequest<'_>) -> Result<CpuProgram, Error> {
-        Ok(CpuProgram::new(request, self.profile.stream_bytes))
+        Ok(CpuProgram::new(request, self.stream_bytes))
     }
 
     fn begin(&mut self, part: &mut Part<'_, CpuProgram>) {
@@ -167,60 +196,84 @@ impl Backend for Cpu {
 
 #[cfg(test)]
 mod tests {
+    use executor::BufferAccess;
+    use executor::bootstrap::Crowd;
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::loss::request;
 
-    fn calibrated(hop_us: f64) -> Arc<Profile> {
-        let built_in = Profile::default();
-        Arc::new(Profile {
-            model: model::Model {
-                hop_us,
-                ..built_in.model
-            },
-            ..built_in
-        })
-    }
-
-    /// What each of these ranks chooses by, after they have met.
-    fn met(mut ranks: Vec<Cpu>, spoil: impl Fn(&mut Vec<Vec<u8>>)) -> Vec<(u64, Scale)> {
-        let mut offers: Vec<Vec<u8>> = ranks.iter().map(Cpu::offer).collect();
-        spoil(&mut offers);
-        ranks.iter_mut().for_each(|it| it.agree(&offers));
-        ranks.iter().map(|it| (it.profile.id(), it.scale)).collect()
-    }
-
-    #[test]
-    fn all_ranks_choose_by_one_profile() {
-        let built_in = Profile::built_in().id();
-        let alike = met(
-            vec![Cpu::new(calibrated(0.1)), Cpu::new(calibrated(0.1))],
-            |_| (),
-        );
-        assert_eq!(alike, [(calibrated(0.1).id(), Scale::NONE); 2]);
-        let profiles = [calibrated(0.1), calibrated(0.2), Profile::built_in()];
-        for others in profiles.iter().skip(1) {
-            let ranks = vec![Cpu::new(calibrated(0.1)), Cpu::new(Arc::clone(others))];
-            let met = met(ranks, |_| ());
-            assert_eq!(met[0], met[1]);
-            assert_eq!(met[0].0, built_in);
+    /// The built-in profile, or one that a calibration may have made.
+    fn profile(number: u32) -> Arc<Profile> {
+        if number == 0 {
+            return Profile::built_in();
         }
-        // Machines of one job differ.
-        let slower = |bytes: &mut Vec<u8>| {
-            let speeds = Speeds {
-                copy_us: 1e3,
-                ..Speeds::here()
-            };
-            bytes[8..].copy_from_slice(&speeds.to_bytes());
+        let mut profile = Profile::default();
+        profile.model.hop_us *= f64::from(number) * 10.0;
+        profile.slots.simple += number << 10;
+        Arc::new(profile)
+    }
+
+    /// The profile that the ranks have in common after they have met. Asserts that all choose
+    /// alike.
+    fn met(mut ranks: Vec<Cpu>, offers: &[Vec<u64>]) -> Result<Option<u64>, String> {
+        let slots: Vec<SlotBytes> = ranks.iter().map(Cpu::slot_bytes).collect();
+        let shape = CommunicatorShape {
+            ranks: 5,
+            one_process: false,
+            hosts: 1,
+            even_hosts: true,
+            channels: 2,
+            crowd: Crowd { ranks: 5, cores: 2 },
+            buffers: BufferAccess::Mapped,
         };
-        let of_two = met(vec![Cpu::default(), Cpu::default()], |all| {
-            slower(&mut all[1])
+        // A table of before does not count.
+        let _ = ranks[0].table(&request(Collective::AllReduce), shape);
+        let agreed = ranks.iter_mut().map(|it| {
+            it.agree(offers)?;
+            let table = it.table(&request(Collective::AllReduce), shape);
+            let choices: Vec<_> = (0..40).map(|power| table.choose(1 << power)).collect();
+            Ok((choices, it.calibrated.as_ref().map(|it| it.id())))
         });
-        assert_eq!(of_two[0], of_two[1]);
-        assert_ne!(of_two[0].1, Scale::NONE);
-        // Offers that are none, as of a program that lies.
-        for spoiled in [vec![], vec![0xff; 40], vec![0; 39], vec![0; 4096]] {
-            let ranks = vec![Cpu::new(calibrated(0.1)), Cpu::default()];
-            let met = met(ranks, |all| all[1].clone_from(&spoiled));
-            assert_eq!(met, [(built_in, Scale::NONE); 2]);
+        let agreed: Vec<Result<_, String>> = agreed.collect();
+        let same = agreed.windows(2).all(|pair| pair[0] == pair[1]);
+        assert!(same, "{agreed:?}");
+        // Connections have slots of the sizes that were offered.
+        assert_eq!(slots, ranks.iter().map(Cpu::slot_bytes).collect::<Vec<_>>());
+        agreed[0].clone().map(|it| it.1)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn all_ranks_choose_alike(
+            numbers in prop::collection::vec(0_u32..3, 1..6),
+            times in prop::collection::vec(-3.0_f64..3.0, 18),
+            spoiled in prop::option::weighted(0.3, prop::collection::vec(any::<u64>(), 0..7)),
+            other_program in prop::bool::weighted(0.2),
+        ) {
+            let ranks = || numbers.iter().map(|it| Cpu::new(profile(*it)));
+            let mut offers: Vec<Vec<u64>> = ranks().map(|it| it.offer()).collect();
+            // Machines of one job differ.
+            for (offer, times) in offers.iter_mut().zip(times.chunks(3)) {
+                for (bits, time) in offer[2..].iter_mut().zip(times) {
+                    *bits = time.exp().to_bits();
+                }
+            }
+            offers[0][1] ^= u64::from(other_program);
+            let is_spoiled = spoiled.is_some();
+            if let Some(spoiled) = spoiled {
+                *offers.last_mut().expect("there is a rank") = spoiled;
+            }
+            let met = met(ranks().collect(), &offers);
+            let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
+            if other_program && numbers.len() > 1 {
+                prop_assert!(met.is_err());
+            } else if !is_spoiled {
+                let common = (alike && numbers[0] > 0).then(|| profile(numbers[0]).id());
+                prop_assert_eq!(met, Ok(common));
+            }
         }
     }
 }

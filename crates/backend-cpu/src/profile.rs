@@ -1,22 +1,22 @@
 //! Cost profiles: measured times, and a model for what was not measured.
 //!
-//! `topo run --calibrate` measures every choice for some numbers of ranks, as threads and as
-//! processes, at some message sizes, and fits the model to the times.
+//! `topo run --calibrate` measures the choices that may be the fastest for some numbers of
+//! processes, at some message sizes, and fits the model to the times. Threads differ little: by a
+//! factor that all choices share.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
 
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
-use executor::{BufferAccess, Choice, Request};
-use program::{Collective, Protocol, Reduction, Schedule, Transfer};
+use executor::{BufferAccess, Choice};
+use program::{Collective, Protocol, Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::model::Model;
-use crate::speeds::{Scale, Speeds};
-use crate::table::ChoiceTable;
+use crate::speeds::Speeds;
 
 /// Version of the file format.
 pub const FORMAT: u32 = 4;
@@ -40,8 +40,6 @@ pub struct Profile {
     pub machine: String,
     /// Cores that the measured ranks shared.
     pub cores: u32,
-    /// Channels of a collective. Each rank has one thread, so more channels only add lanes.
-    pub channels: u16,
     /// Message size from which non-temporal stores are used, bytes.
     pub stream_bytes: u64,
     /// Sizes of FIFO slots.
@@ -55,31 +53,6 @@ pub struct Profile {
     /// The measured choices.
     #[serde(default, rename = "ways")]
     pub measured: Vec<MeasuredChoice>,
-    /// The choices that were looked up.
-    #[serde(skip)]
-    pub tables: Tables,
-}
-
-/// The requests that share a table of choices: all that differ only in size, root and type.
-type TableKey = (Collective, CommunicatorShape, Scale, bool, bool);
-
-/// Tables of choices, made when they are first asked for. A clone begins without any.
-#[derive(Debug, Default)]
-pub struct Tables(Mutex<Vec<(TableKey, Arc<ChoiceTable>)>>);
-
-/// Most tables that are kept: communicators of a process may be of many shapes.
-const MOST_TABLES: usize = 256;
-
-impl Clone for Tables {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl PartialEq for Tables {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
 }
 
 /// Data bytes of a FIFO slot, by protocol.
@@ -111,8 +84,6 @@ pub struct MeasuredChoice {
     /// Hosts as which the ranks acted.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub hosts: u32,
-    /// Whether ranks were threads of one process.
-    pub threads: bool,
     /// Whether buffers were the caller's, not the communicator's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub callers_memory: bool,
@@ -156,7 +127,7 @@ impl MeasuredChoice {
         collective: Collective,
         choice: &Choice,
         (ranks, hosts): (u32, u32),
-        (threads, callers_memory): (bool, bool),
+        callers_memory: bool,
     ) -> Self {
         Self {
             collective,
@@ -165,7 +136,6 @@ impl MeasuredChoice {
             protocol: choice.protocol,
             ranks,
             hosts,
-            threads,
             callers_memory,
             channels: choice.channels,
             first: 0,
@@ -176,20 +146,20 @@ impl MeasuredChoice {
     /// Whether both entries are of the same choice, collective and ranks.
     pub fn is_like(&self, other: &Self) -> bool {
         let key = |it: &Self| {
-            let shape = (it.ranks, it.hosts, it.threads, it.callers_memory);
+            let shape = (it.ranks, it.hosts, it.callers_memory);
             (it.choice(), it.collective, shape)
         };
         key(self) == key(other)
     }
 
     /// The communicator that was measured, of ranks that shared so many cores.
-    pub const fn shape(&self, cores: u32) -> CommunicatorShape {
+    pub fn shape(&self, cores: u32) -> CommunicatorShape {
         CommunicatorShape {
             ranks: self.ranks,
-            one_process: self.threads,
+            one_process: false,
             hosts: self.hosts,
             even_hosts: self.hosts > 0 && self.ranks.is_multiple_of(self.hosts),
-            channels: 1,
+            channels: u16::try_from(cores).unwrap_or(u16::MAX),
             crowd: Crowd {
                 ranks: self.ranks,
                 cores,
@@ -242,7 +212,6 @@ impl Profile {
             name: "empty".to_owned(),
             machine: String::new(),
             cores: 1,
-            channels: 1,
             stream_bytes: 4 << 20,
             slots: Slots {
                 ll: 16 << 10,
@@ -253,7 +222,6 @@ impl Profile {
             model: Model::USUAL,
             sizes: Vec::new(),
             measured: Vec::new(),
-            tables: Tables::default(),
         }
     }
 
@@ -297,9 +265,6 @@ impl Profile {
         }
         if self.cores == 0 {
             return Err("cores = 0; expected at least 1".to_owned());
-        }
-        if self.channels == 0 {
-            return Err("channels = 0; expected at least 1".to_owned());
         }
         for (name, bytes) in [
             ("ll", self.slots.ll),
@@ -357,65 +322,25 @@ impl Profile {
         Ok(())
     }
 
-    /// The table of choices for requests like this one, on a machine that differs by `scale` from
-    /// the profile's.
-    pub fn table(
-        &self,
-        request: &Request,
-        shape: CommunicatorShape,
-        scale: Scale,
-    ) -> Arc<ChoiceTable> {
-        let multiplies = request.reduction == Reduction::PreMultipliedSum;
-        let key = (
-            request.collective,
-            shape,
-            scale,
-            request.in_place,
-            multiplies,
-        );
-        // A thread that panics between two statements leaves whole tables.
-        let tables = || self.tables.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = tables().iter().find(|(it, _)| *it == key) {
-            return Arc::clone(known);
-        }
-        let here = self.model.scaled(scale);
-        let made = Arc::new(ChoiceTable::new(self, &here, request, shape));
-        let mut tables = tables();
-        if tables.len() >= MOST_TABLES {
-            tables.clear();
-        }
-        tables.push((key, Arc::clone(&made)));
-        made
-    }
-
-    /// The choice for a request on the profile's machine; `None` if no choice can carry it out.
-    pub fn choose(&self, request: &Request, shape: CommunicatorShape) -> Option<Choice> {
-        let table = self.table(request, shape, Scale::NONE);
-        table.choose(request.bytes(shape.ranks))
-    }
-
-    /// A number that tells profiles apart.
+    /// A number that tells profiles apart by all that choices depend on.
     pub fn id(&self) -> u64 {
-        let times = |it: &MeasuredChoice| -> Vec<u64> {
-            it.times_us.iter().map(|time| time.to_bits()).collect()
-        };
-        let measured = self.measured.iter().map(|it| {
-            let shape = (it.ranks, it.hosts, it.threads, it.callers_memory);
-            let choice = (it.algorithm.as_str(), it.transfer.as_str(), it.protocol);
-            (
-                it.collective,
-                choice,
-                it.channels,
-                shape,
-                it.first,
-                times(it),
-            )
-        });
-        let model = self.model.parameters().map(f64::to_bits);
-        let head = (self.cores, &self.sizes, self.slots.simple, model);
-        let all = (head, measured.collect::<Vec<_>>());
         // Not one with a random seed: other processes must get the same.
-        BuildHasherDefault::<DefaultHasher>::default().hash_one(all)
+        let mut hash = DefaultHasher::new();
+        (self.cores, &self.sizes).hash(&mut hash);
+        let mut add = |numbers: &[f64]| {
+            numbers.iter().for_each(|it| it.to_bits().hash(&mut hash));
+        };
+        add(&self.model.parameters());
+        add(&self.speeds.times());
+        for it in &self.measured {
+            add(&it.times_us);
+        }
+        for it in &self.measured {
+            let choice = (&it.algorithm, &it.transfer, it.protocol, it.channels);
+            let shape = (it.ranks, it.hosts, it.callers_memory);
+            (it.collective, choice, shape, it.first, it.times_us.len()).hash(&mut hash);
+        }
+        hash.finish()
     }
 
     /// Sizes of FIFO slots.
@@ -437,14 +362,14 @@ mod tests {
         let profile = Profile::from_toml("default.toml", DEFAULT_TOML).map_err(|it| it.to_string());
         let profile = profile.expect("the file is right");
         for collective in Collective::ALL {
-            for (ranks, threads) in [(2, true), (2, false), (4, true), (4, false)] {
+            for ranks in [2, 4, 8] {
                 let whole = |it: &&MeasuredChoice| {
-                    (it.collective, it.ranks, it.threads) == (collective, ranks, threads)
+                    (it.collective, it.ranks) == (collective, ranks)
                         && it.times_us.len() == profile.sizes.len()
                 };
                 assert!(
                     profile.measured.iter().any(|it| whole(&it)),
-                    "{collective} {ranks} {threads}"
+                    "{collective} {ranks}"
                 );
             }
         }
@@ -461,7 +386,6 @@ mod tests {
             protocol: Protocol::Ll,
             ranks: 2,
             hosts: 1,
-            threads: true,
             callers_memory: false,
             channels: 1,
             first: 0,

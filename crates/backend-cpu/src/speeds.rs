@@ -1,8 +1,9 @@
 //! How fast this machine is, by a measurement of some microseconds, beside the machine of the
 //! built-in profile.
 //!
-//! Ranks agree on the median of what they measured, so that all choose alike. Only steps of √2
-//! count: smaller differences are other programs, or noise.
+//! Ranks agree on the medians of their measurements, so that all choose alike. Only steps of √2
+//! count: smaller differences are other programs, or noise. Nothing is measured that waits for
+//! another thread: with more ranks than cores that takes as long as the others run.
 
 use std::hint::black_box;
 use std::sync::LazyLock;
@@ -10,12 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use shared_memory::ProcessMemory;
 
 use crate::model::Model;
 
 /// Speeds that are measured.
-const COUNT: usize = 4;
+const COUNT: usize = 3;
 
 /// Bytes that are copied: they fit in any core's second cache.
 const COPIED: usize = 64 << 10;
@@ -23,8 +23,8 @@ const COPIED: usize = 64 << 10;
 /// Rounds, of which the fastest counts.
 const ROUNDS: usize = 5;
 
-/// Atomic additions in a round.
-const ADDITIONS: u64 = 64;
+/// Calls of the kernel, and atomic additions, in a round.
+const CALLS: u32 = 64;
 
 /// Most steps of √2 by which a machine differs from the profile's: 8 times.
 const MOST_STEPS: f64 = 6.0;
@@ -35,10 +35,7 @@ const MOST_STEPS: f64 = 6.0;
 pub struct Speeds {
     /// Time to copy 64 KiB in a core's cache, µs.
     pub copy_us: f64,
-    /// Time of a yield that no other thread uses, µs.
-    pub yield_us: f64,
-    /// Time in which the kernel copies 8 bytes of a process, µs; that of the profile where it
-    /// refuses to.
+    /// Time of 64 calls of the kernel, which only return a number, µs.
     pub kernel_us: f64,
     /// Time of 64 atomic additions to one word, µs.
     pub atomics_us: f64,
@@ -57,9 +54,8 @@ impl Speeds {
     /// Those of the two cores of an AMD EPYC on which most of the built-in profile was measured.
     pub const USUAL: Self = Self {
         copy_us: 1.17,
-        yield_us: 0.55,
-        kernel_us: 1.14,
-        atomics_us: 0.135,
+        kernel_us: 9.06,
+        atomics_us: 0.14,
     };
 
     /// The speeds of this machine, which are measured once in a process.
@@ -72,35 +68,37 @@ impl Speeds {
         let from = vec![1_u8; COPIED];
         let mut to = vec![0_u8; COPIED];
         let word = AtomicU64::new(0);
-        let memory = ProcessMemory::new(std::process::id());
-        let place = (&raw const word).expose_provenance() as u64;
         Self {
             copy_us: least_us(|| black_box(&mut to).copy_from_slice(black_box(&from))),
-            yield_us: least_us(std::thread::yield_now),
             kernel_us: least_us(|| {
-                // Where the kernel refuses it, nothing is chosen that needs it.
-                let _ = memory.read_into(place, &mut [0; 8]);
+                for _ in 0..CALLS {
+                    black_box(std::process::id());
+                }
             }),
             atomics_us: least_us(|| {
-                for _ in 0..ADDITIONS {
+                for _ in 0..CALLS {
                     word.fetch_add(1, Ordering::SeqCst);
                 }
             }),
         }
     }
 
-    const fn times(&self) -> [f64; COUNT] {
-        [self.copy_us, self.yield_us, self.kernel_us, self.atomics_us]
+    pub(crate) const fn times(&self) -> [f64; COUNT] {
+        [self.copy_us, self.kernel_us, self.atomics_us]
     }
 
-    const fn of(times: [f64; COUNT]) -> Self {
-        let [copy_us, yield_us, kernel_us, atomics_us] = times;
+    const fn of([copy_us, kernel_us, atomics_us]: [f64; COUNT]) -> Self {
         Self {
             copy_us,
-            yield_us,
             kernel_us,
             atomics_us,
         }
+    }
+
+    /// The speeds of another rank; `None` if they are none.
+    pub(crate) fn from_bits(bits: &[u64]) -> Option<Self> {
+        let bits = <[u64; COUNT]>::try_from(bits).ok()?;
+        Some(Self::of(bits.map(f64::from_bits))).filter(Self::is_valid)
     }
 
     /// Whether all times are above 0.
@@ -130,24 +128,6 @@ impl Speeds {
         }
         scale
     }
-
-    /// The bytes with which a rank tells the others.
-    pub(crate) fn to_bytes(self) -> [u8; 8 * COUNT] {
-        let mut bytes = [0; 8 * COUNT];
-        for (to, time) in bytes.as_chunks_mut().0.iter_mut().zip(self.times()) {
-            *to = time.to_le_bytes();
-        }
-        bytes
-    }
-
-    /// The speeds in such bytes; `None` if they are none.
-    pub(crate) fn from_bytes(bytes: [u8; 8 * COUNT]) -> Option<Self> {
-        let mut times = [0.0; COUNT];
-        for (time, from) in times.iter_mut().zip(bytes.as_chunks().0) {
-            *time = f64::from_le_bytes(*from);
-        }
-        Some(Self::of(times)).filter(Self::is_valid)
-    }
 }
 
 /// The least time of several rounds, µs.
@@ -165,7 +145,7 @@ fn least_us(mut round: impl FnMut()) -> f64 {
 impl Model {
     /// This model on a machine where things take that much longer.
     pub fn scaled(&self, scale: Scale) -> Self {
-        let [copy, switch, kernel, atomics] = scale.0.map(|it| (f64::from(it) / 2.0).exp2());
+        let [copy, kernel, atomics] = scale.0.map(|it| (f64::from(it) / 2.0).exp2());
         let mut model = *self;
         for rate in [
             &mut model.copy_gb_s,
@@ -187,7 +167,7 @@ impl Model {
         ] {
             *time *= atomics;
         }
-        model.switch_us *= switch;
+        model.switch_us *= kernel;
         model.kernel_access_us *= kernel;
         model
     }
@@ -199,12 +179,12 @@ mod tests {
 
     #[test]
     fn small_differences_do_not_count() {
-        let one = Speeds::of([2.0, 0.4, 0.5, 0.3]);
-        let nearly = Speeds::of([2.3, 0.35, 0.5, 0.27]);
+        let one = Speeds::of([2.0, 0.5, 0.3]);
+        let nearly = Speeds::of([2.3, 0.45, 0.27]);
         assert_eq!(nearly.beside(&one), Scale::default());
-        let slower = Speeds::of([8.0, 0.4, 1e9, 0.3]);
-        assert_eq!(slower.beside(&one), Scale([4, 0, 6, 0]));
-        let model = Model::USUAL.scaled(Scale([4, 0, -2, 0]));
+        let slower = Speeds::of([8.0, 1e9, 0.3]);
+        assert_eq!(slower.beside(&one), Scale([4, 6, 0]));
+        let model = Model::USUAL.scaled(Scale([4, -2, 0]));
         assert!((model.copy_gb_s * 4.0 - Model::USUAL.copy_gb_s).abs() < 1e-9);
         assert!((model.kernel_access_us * 2.0 - Model::USUAL.kernel_access_us).abs() < 1e-9);
     }
@@ -213,8 +193,11 @@ mod tests {
     fn ranks_tell_each_other_their_speeds() {
         let here = Speeds::here();
         assert!(here.is_valid());
-        assert_eq!(Speeds::from_bytes(here.to_bytes()), Some(here));
-        assert_eq!(Speeds::from_bytes([0; 32]), None);
+        assert_eq!(
+            Speeds::from_bits(&here.times().map(f64::to_bits)),
+            Some(here)
+        );
+        assert_eq!(Speeds::from_bits(&[0; COUNT]), None);
         let all = [1.0, 100.0, 2.0].map(|it| Speeds::of([it; COUNT]));
         assert_eq!(Speeds::median(&all), Some(Speeds::of([2.0; COUNT])));
     }

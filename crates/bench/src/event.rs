@@ -1,7 +1,5 @@
 //! The reports of one rank while the ranks run.
 
-use program::Collective;
-
 use crate::RunRow;
 
 /// An event of rank 0.
@@ -11,8 +9,6 @@ pub enum Event<'a> {
     Connected(&'a str),
     /// The ranks know how they run this size, bytes, and begin.
     Size(u64),
-    /// A size of a collective is surveyed.
-    Surveyed(Collective, u64),
     /// All ranks have measured a size.
     Row(&'a RunRow),
 }

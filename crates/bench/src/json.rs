@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::figures::{algorithm, average_bandwidth, bus};
 use crate::report::{LaunchReport, RunReport};
-use crate::row::{BestChoice, FigureTiming, Launches, RunRow};
+use crate::row::{FigureTiming, Launches, RunRow};
 use answers::report::Report;
 
 /// The run, and the measurement of each size.
@@ -106,7 +106,7 @@ struct RowJson {
     in_place: Option<PlacementJson>,
     /// Time that the cost profile predicts out of place, µs.
     predicted_us: Option<f64>,
-    /// The fastest of all choices, measured in turns with the one that was taken; only if asked for.
+    /// The fastest of all choices, measured in turns with the taken one; only if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<BestJson>,
     /// Algorithm and protocol of the plan, which are for GPUs.
@@ -266,7 +266,7 @@ impl RowJson {
             out_of_place: placement(row.separate, row.choice),
             in_place: in_place.map(|(timing, choice)| placement(timing, choice)),
             predicted_us: row.predicted_us,
-            best: row.best.as_ref().map(BestJson::of),
+            best: row.best().map(BestJson::of),
             planned: planned.and_then(|it| it.choices.get(at).cloned().flatten()),
             explained: row.explained.iter().map(ExplainedJson::of).collect(),
         }
@@ -274,14 +274,14 @@ impl RowJson {
 }
 
 impl BestJson {
-    fn of(best: &BestChoice) -> Self {
+    fn of((choice, time_us, factor): (Choice, f64, f64)) -> Self {
         Self {
-            algorithm: best.choice.schedule.name(),
-            transfer: best.choice.transfer.name(),
-            protocol: protocol(best.choice),
-            channels: best.choice.channels,
-            time_us: best.time_us,
-            factor: best.factor,
+            algorithm: choice.schedule.name(),
+            transfer: choice.transfer.name(),
+            protocol: protocol(choice),
+            channels: choice.channels,
+            time_us,
+            factor,
         }
     }
 }

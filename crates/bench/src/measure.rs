@@ -2,17 +2,17 @@
 
 use anyhow::Result;
 use backend_cpu::Cpu;
-use executor::Communicator;
 use executor::check::{self, ForType, Sample};
+use executor::{Choice, Communicator};
 
 use crate::Spec;
 use crate::bench::{Bench, MeasuredBuffer};
 use crate::choose::choose;
 use crate::event::{Event, Observer};
 use crate::load::Watch;
-use crate::row::{BestChoice, RunRow};
+use crate::row::{FigureTiming, RunRow};
 use crate::spec::request;
-use crate::survey::Survey;
+use crate::survey;
 
 /// Runs all sizes on one rank, or surveys several collectives. All ranks get the same rows.
 pub(crate) fn sweep(
@@ -21,30 +21,22 @@ pub(crate) fn sweep(
     watch: &mut Watch,
     observer: &mut Observer<'_>,
 ) -> Result<Vec<RunRow>> {
-    if spec.survey.is_empty() {
-        return check::of_type(
-            spec.element,
-            Sweep {
-                communicator,
-                spec,
-                watch,
-                observer,
-                surveys: false,
-            },
-        );
-    }
-    let mut rows = Vec::new();
-    for collective in &spec.survey {
-        let surveyed = Sweep {
+    let mut run = |spec: &Spec, surveys| {
+        let sweep = Sweep {
             communicator,
-            spec: &spec.of_collective(*collective),
+            spec,
             watch,
             observer,
-            surveys: true,
+            surveys,
         };
-        rows.extend(check::of_type(spec.element, surveyed)?);
+        check::of_type(spec.element, sweep)
+    };
+    if spec.survey.is_empty() {
+        return run(spec, false);
     }
-    Ok(rows)
+    let rows = spec.survey.iter();
+    let rows = rows.map(|collective| run(&spec.of_collective(*collective), true));
+    Ok(rows.collect::<Result<Vec<_>>>()?.concat())
 }
 
 struct Sweep<'a, 'b> {
@@ -52,7 +44,7 @@ struct Sweep<'a, 'b> {
     spec: &'a Spec,
     watch: &'a mut Watch,
     observer: &'a mut Observer<'b>,
-    /// Whether the choices are measured beside each other, and nothing else.
+    /// Whether choices are only compared.
     surveys: bool,
 }
 
@@ -79,20 +71,17 @@ impl ForType for Sweep<'_, '_> {
             spec,
         };
         let mut rows = Vec::with_capacity(spec.sizes.len());
-        let mut survey = Survey::default();
-        let time_us = spec.time_ms as f64 * 1e3;
+        let compares = spec.compares || surveys;
+        let mut candidates = Vec::new();
         observer(Event::Connected(""));
-        for (at, bytes) in spec.sizes.iter().enumerate() {
-            let check = spec.check::<T>(*bytes);
+        for (at, size) in spec.sizes.iter().enumerate() {
+            let check = spec.check::<T>(*size);
             let mut request = request::<T>(&check);
-            if surveys {
-                observer(Event::Surveyed(spec.collective, *bytes));
-                let within = (spec.compared.unwrap_or(f64::INFINITY), time_us);
-                rows.extend(survey.size(&mut bench, at, within, None)?);
-                continue;
+            if compares && at == 0 {
+                candidates = survey::candidates(&bench, &request);
             }
             let choice = choose(bench.communicator, spec, &request)?;
-            observer(Event::Size(*bytes));
+            observer(Event::Size(*size));
             let shape = bench.communicator.shape();
             let table = bench.communicator.backend().table(&request, shape);
             let bytes = request.bytes(shape.ranks);
@@ -102,7 +91,19 @@ impl ForType for Sweep<'_, '_> {
                 _ => table.explain(bytes),
             };
             explained.truncate(spec.explained);
-            let separate = bench.measure(&check, choice, false)?;
+            let mut compared = Vec::new();
+            if compares {
+                let here = candidates.iter().filter(|(_, sizes)| sizes.contains(&at));
+                let mut here: Vec<Choice> = here.map(|it| it.0).collect();
+                if !here.contains(&choice) {
+                    here.push(choice);
+                }
+                compared = survey::compare(&mut bench, &check, here)?;
+            }
+            let separate = match surveys {
+                true => FigureTiming::default(),
+                false => bench.measure(&check, choice, false)?,
+            };
             let (mut choice_in_place, mut in_place) = (None, None);
             if spec.in_place {
                 request.in_place = true;
@@ -112,10 +113,6 @@ impl ForType for Sweep<'_, '_> {
                     in_place = Some(bench.measure(&check, choice, true)?);
                 }
             }
-            let compared = match spec.compared {
-                Some(within) => survey.size(&mut bench, at, (within, time_us), Some(choice))?,
-                None => Vec::new(),
-            };
             let row = RunRow {
                 collective: spec.collective,
                 bytes: request.bytes(spec.ranks),
@@ -126,7 +123,7 @@ impl ForType for Sweep<'_, '_> {
                 in_place,
                 predicted_us,
                 explained,
-                best: BestChoice::of(&compared, choice),
+                compared,
                 cores: watch.lap(bench.communicator)?,
             };
             observer(Event::Row(&row));

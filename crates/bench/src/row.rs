@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::load::CoreTime;
 
 /// The measurement of one placement.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FigureTiming {
     /// Time of a launch on the slowest rank, µs: the median of batches.
     pub time_us: f64,
@@ -51,42 +51,24 @@ pub struct RunRow {
     pub predicted_us: Option<f64>,
     /// The choices with the least expected times, if they are wanted.
     pub explained: Vec<ExplainedChoice>,
-    /// The fastest of all choices, if they were measured in turns.
-    pub best: Option<BestChoice>,
+    /// Choices that were measured in turns, with the time of a launch of each on the slowest rank,
+    /// µs, the fastest first.
+    pub compared: Vec<(Choice, f64)>,
     /// Time of the ranks' cores, and what other programs took of it.
     pub cores: CoreTime,
-}
-
-/// The fastest of all choices, which were measured in turns with the one that was taken.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BestChoice {
-    /// The choice.
-    pub choice: Choice,
-    /// Time of a launch on the slowest rank, µs.
-    pub time_us: f64,
-    /// The time of the choice that was taken by this one, at least 1.
-    pub factor: f64,
-}
-
-impl BestChoice {
-    /// The fastest of these rows, which begin with it, beside one of them; `None` without rows.
-    pub(crate) fn of(compared: &[RunRow], choice: Choice) -> Option<Self> {
-        let (best, taken) = (
-            compared.first()?,
-            compared.iter().find(|it| it.choice == choice)?,
-        );
-        Some(Self {
-            choice: best.choice,
-            time_us: best.separate.time_us,
-            factor: taken.separate.time_us / best.separate.time_us,
-        })
-    }
 }
 
 impl RunRow {
     /// With two buffers, and in place.
     fn both(&self) -> impl Iterator<Item = FigureTiming> {
         [Some(self.separate), self.in_place].into_iter().flatten()
+    }
+
+    /// The fastest of the compared choices, its time, µs, and the time of the taken one by it.
+    pub fn best(&self) -> Option<(Choice, f64, f64)> {
+        let (best, time_us) = *self.compared.first()?;
+        let taken = self.compared.iter().find(|it| it.0 == self.choice)?;
+        Some((best, time_us, taken.1 / time_us))
     }
 
     /// Wrong elements of both placements.

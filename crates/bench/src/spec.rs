@@ -79,11 +79,10 @@ pub struct Spec {
     pub reply: bool,
     /// Whether each rank gets a core of its own, where there are enough.
     pub bind: bool,
-    /// Measure the choices for these collectives instead of one for the job's.
+    /// Only compare the choices for these collectives, instead of running the job's.
     pub survey: Vec<Collective>,
-    /// Of all choices, those are compared that are expected to take at most so many times as long
-    /// as the fastest; `None`: no others are measured.
-    pub compared: Option<f64>,
+    /// Whether the choices that may be the fastest are also compared.
+    pub compares: bool,
     /// Choices of which the expected times are wanted.
     pub explained: usize,
     /// How long a rank waits, s.
@@ -196,7 +195,7 @@ impl Spec {
             reply: false,
             bind: true,
             survey: Vec::new(),
-            compared: None,
+            compares: false,
             explained: 0,
             timeout_s: 60,
             rings: Vec::new(),

@@ -143,7 +143,8 @@ impl<B: Backend> Starting<B> {
             arenas.push(memory.arena);
             backends.push(memory.backend);
         }
-        self.backend.agree(&backends);
+        let agreed = self.backend.agree(&backends);
+        agreed.map_err(|why| Error::Bootstrap { rank, why })?;
         self.connections.meet(bootstrap, bases)?;
         self.registered.meet(bootstrap, arenas.into_iter())?;
         self.backend.meet(bootstrap, self.longest)?;

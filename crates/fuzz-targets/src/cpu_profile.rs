@@ -4,6 +4,7 @@ use backend_cpu::Profile;
 use backend_cpu::choose;
 use backend_cpu::profile::DEFAULT_TOML;
 use backend_cpu::speeds::Scale;
+use backend_cpu::table::ChoiceTable;
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::{BufferAccess, Request};
@@ -77,7 +78,7 @@ pub fn run(bytes: &[u8]) -> Depth {
             count: one(&mut choices, &COUNTS),
             choice: None,
         };
-        let table = profile.table(&request, place, Scale::NONE);
+        let table = ChoiceTable::new(&profile, Scale::NONE, &request, place);
         let bytes = request.bytes(place.ranks);
         let _ = table.choose(bytes);
         for choice in choose::choices(&request, place) {

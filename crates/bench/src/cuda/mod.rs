@@ -358,7 +358,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                 in_place,
                 predicted_us: None,
                 explained: Vec::new(),
-                best: None,
+                compared: Vec::new(),
                 cores: CoreTime::default(),
             };
             observer(Event::Row(&row));

@@ -1,15 +1,14 @@
 //! The page of a calibration: how far choices are from the fastest, before and now.
 
 use backend_cpu::Profile;
-use backend_cpu::loss::{Loss, Losses};
+use backend_cpu::loss::{Loss, losses};
 use backend_cpu::speeds::{Scale, Speeds};
 use pages::numbers::{count, or_dash};
 use pages::terminal::Look;
 use pages::{Table, row};
-use program::size;
+use program::{Collective, size};
 
 use super::table::in_words;
-use crate::figures::micros;
 
 /// Changed choices that are listed.
 const LISTED: usize = 8;
@@ -24,25 +23,26 @@ pub fn page(now: &Profile, before: &Profile, look: Look) -> String {
         true => Speeds::here().beside(&before.speeds),
         false => Scale::NONE,
     };
-    let losses = [before.losses(scale, now), now.losses(Scale::NONE, now)];
+    let [before_losses, now_losses] =
+        [(before, scale), (now, Scale::NONE)].map(|(profile, scale)| losses(profile, scale, now));
+    let figures = |of: Option<Collective>| {
+        [&before_losses, &now_losses].map(|losses| {
+            let losses = losses.iter();
+            let losses = losses.filter(|it| of.is_none_or(|of| of == it.collective));
+            let mut factors: Vec<f64> = losses.map(|it| it.factor).collect();
+            factors.sort_by(f64::total_cmp);
+            let figures = [factors.get(factors.len() / 2), factors.last()];
+            figures.map(|it| or_dash(it.map(|it| format!("{it:.2}"))))
+        })
+    };
+    let mut table = Table::new(["collective", ">before", ">most", ">now", ">most"]);
     let mut collectives: Vec<_> = now.measured.iter().map(|it| it.collective).collect();
     collectives.sort_unstable();
     collectives.dedup();
-    let mut table = Table::new(["collective", ">before", ">most", ">now", ">most"]);
-    let figures = |of: &dyn Fn(&&Loss) -> bool| {
-        let figures = losses.iter().flat_map(|losses| {
-            let found = Losses::of(losses.iter().filter(of));
-            let figure =
-                |of: fn(&Losses) -> f64| or_dash(found.as_ref().map(|it| format!("{:.2}", of(it))));
-            [figure(|it| it.median), figure(|it| it.most)]
-        });
-        figures.collect::<Vec<_>>()
-    };
-    for collective in collectives {
-        let cells = figures(&|it| it.collective == collective);
-        table.row([row![collective.command_name()], cells].concat());
+    for it in collectives.into_iter().map(Some).chain([None]) {
+        let name = it.map_or("all", Collective::command_name);
+        table.row([row![name], figures(it).concat()].concat());
     }
-    table.row([row!["all"], figures(&|_| true)].concat());
     let used = match is_built_in {
         true => "the built-in profile, scaled to this machine's speeds".to_owned(),
         false => format!("the profile `{}`, of {}", before.name, before.machine),
@@ -51,41 +51,32 @@ pub fn page(now: &Profile, before: &Profile, look: Look) -> String {
     let mut text = look.title("CPU cost profile", &now.machine);
     text.push_str(&look.field("before", &used));
     text.push_str(&look.section("Choices", remark, &table.text(look)));
-    let [before, after] = &losses;
-    let mut changed: Vec<(f64, &Loss, &Loss)> = before
-        .iter()
-        .zip(after)
-        .filter(|(before, after)| before.choice != after.choice)
-        .map(|(before, after)| (before.factor / after.factor, before, after))
+    let pairs = before_losses.iter().zip(&now_losses);
+    let changed = pairs.filter(|(before, now)| before.choice != now.choice);
+    let mut changed: Vec<(f64, &Loss, &Loss)> = changed
+        .map(|(before, now)| (before.factor / now.factor, before, now))
         .collect();
     changed.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let all = changed.len();
+    let remark = format!(
+        "those that gain most of {}",
+        count(changed.len(), "changed choice")
+    );
     changed.retain(|(factor, ..)| *factor >= WORTH_A_LINE);
-    changed.truncate(LISTED);
     let mut table = Table::new(["collective", ">ranks", ">size", "before", "now", ">faster"]);
-    for (factor, before, after) in changed {
-        let kind = match before.shape.one_process {
-            true => "threads",
-            false => "processes",
-        };
+    for (factor, before, now) in changed.into_iter().take(LISTED) {
+        let choices = [before, now].map(|it| in_words(it.choice)[..2].join(" "));
+        let [then, now] = choices;
         table.row(row![
             before.collective.command_name(),
-            format!("{} {kind}", before.shape.ranks),
+            before.shape.ranks,
             size::short(before.bytes),
-            in_words(before.choice)[..2].join(" "),
-            in_words(after.choice)[..2].join(" "),
+            then,
+            now,
             format!("{factor:.2}×"),
         ]);
     }
     if !table.is_empty() {
-        let remark = format!("those that gain most of {}", count(all, "changed choice"));
         text.push_str(&look.section("Changes", &remark, &table.text(look)));
     }
     text
-}
-
-/// The fastest choice beside the one that was taken, in words.
-pub fn best_in_words(best: &crate::row::BestChoice) -> String {
-    let choice = in_words(best.choice)[..2].join(" ");
-    format!("{choice} {}", micros(best.time_us))
 }

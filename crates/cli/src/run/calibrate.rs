@@ -33,12 +33,11 @@ pub(crate) fn run(
         callers_memory: arguments.buffers.contains(&BufferOwner::Caller),
         time_s: arguments.seconds,
         sizes,
-        within: arguments.within,
     };
-    let before = job::profile(arguments.cost_profile.as_deref(), environment, output)?;
+    let before = job::profile(None, environment, output)?;
     let began = Instant::now();
     let mut progress = Steps::new(environment, wanted.count());
-    let profile = wanted.measure(&before, network::print_log, &mut |what, bytes| {
+    let profile = wanted.measure(network::print_log, &mut |what, bytes| {
         progress.show(&format!("{what}, {}", size::short(bytes)));
     })?;
     drop(progress);

@@ -35,9 +35,6 @@ pub(super) struct JobRanks<'a> {
     pub lost: &'a [u32],
 }
 
-/// How many times as long as the fastest a choice may be expected to take to be measured for --best.
-const WITHIN: f64 = 4.0;
-
 /// Choices that are explained for each size.
 const EXPLAINED: usize = 4;
 
@@ -149,7 +146,7 @@ pub(super) fn read(
         in_place: !arguments.no_in_place && collective != Collective::SendRecv,
         reply: arguments.reply,
         bind: arguments.bind == Bind::Cores,
-        compared: arguments.best.then_some(WITHIN),
+        compares: arguments.best,
         explained: if arguments.explain { EXPLAINED } else { 0 },
         timeout_s: arguments.timeout,
         ..Spec::new(ranks, collective)

@@ -58,7 +58,7 @@ impl<'a> Live<'a> {
                 let head = page::head(&self.report, self.look);
                 self.head = Some(format!("{devices}{head}\n{}", self.table.header()));
             }
-            Event::Size(bytes) | Event::Surveyed(_, bytes) => {
+            Event::Size(bytes) => {
                 // A mistake that is found before the first size needs no head.
                 if let Some(head) = self.head.take() {
                     self.print(&head);

@@ -118,8 +118,8 @@ fn json_has_a_row_for_each_size() {
     }
 }
 
-/// A calibration is kept for this machine, found again, and can be left unused; what does not fit is
-/// said and not used.
+/// A calibration is kept for this machine, found again, and can be left unused. A file that is no
+/// profile is reported and not used.
 #[test]
 fn a_calibration_is_kept_and_used() {
     let cache = tempfile::tempdir().unwrap();
@@ -164,6 +164,19 @@ fn a_calibration_is_kept_and_used() {
         assert!(row["best"]["factor"].as_f64().unwrap() >= 1.0, "{row}");
     }
     assert!(!said.err.contains("cost profile"), "{}", said.err);
+    // Ranks of which only one has a kept profile choose alike.
+    let meeting = format!("file:{}", cache.path().join("meeting").display());
+    let rank = |rank: &str, cache: &std::path::Path| {
+        let mut command = topo();
+        command.args(["run", "all-reduce", "-e", "64K", "-n", "3"]);
+        command.args(["--rank", rank, "--world", "2", "--rendezvous", &meeting]);
+        command.env("XDG_CACHE_HOME", cache).stdout(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let nothing_kept = cache.path().join("nothing");
+    for mut rank in [rank("1", &nothing_kept), rank("0", cache.path())] {
+        assert!(rank.wait().unwrap().success());
+    }
     let file = kept().next().unwrap().unwrap().path();
     std::fs::write(file, "format = 3").unwrap();
     let said = with(&run, &[]);
