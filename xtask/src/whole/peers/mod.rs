@@ -132,7 +132,7 @@ fn contest(
             if let Some((_, figures)) = own.get_mut(at) {
                 let threads = at == 1;
                 let run = run_topo(arguments, topo, collective, ranks, (threads, false));
-                figures.add(&run?.0);
+                figures.add(&run?.times);
                 continue;
             }
             let at = at - own.len();
@@ -145,7 +145,7 @@ fn contest(
             figures.add(&found);
         }
     }
-    let (_, chosen) = run_topo(arguments, topo, collective, ranks, (false, true))?;
+    let chosen = run_topo(arguments, topo, collective, ranks, (false, true))?.chosen;
     Ok(Contest {
         chosen,
         collective: collective.to_owned(),

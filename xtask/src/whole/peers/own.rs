@@ -12,8 +12,13 @@ use xtask::workspace::target;
 use super::report::{Chosen, Times};
 use super::{Arguments, capture};
 
-/// Times a collective. Returns the times by size, and with `best` how far each choice is from the
-/// fastest one.
+/// The times by size, and with `best` how far each choice is from the fastest one.
+pub(super) struct Timed {
+    pub times: Vec<(u64, Times)>,
+    pub chosen: Vec<Chosen>,
+}
+
+/// Times a collective.
 ///
 /// # Errors
 /// The program cannot be run, fails, or does not end in time.
@@ -23,7 +28,7 @@ pub(super) fn run_topo(
     collective: &str,
     ranks: u32,
     (threads, best): (bool, bool),
-) -> Result<(Vec<(u64, Times)>, Vec<Chosen>)> {
+) -> Result<Timed> {
     let timed = || {
         let mut command = timed(arguments, topo, collective);
         command.args(best.then_some("--best"));
@@ -74,7 +79,7 @@ fn timed(arguments: &Arguments, topo: &Path, collective: &str) -> Command {
 }
 
 /// The times by size that the program printed, and its choices.
-fn rows(arguments: &Arguments, text: &str) -> Result<(Vec<(u64, Times)>, Vec<Chosen>)> {
+fn rows(arguments: &Arguments, text: &str) -> Result<Timed> {
     let value: Value = serde_json::from_str(text).context("reading what topo run said")?;
     let rows = value["rows"].as_array().context("topo run gave no rows")?;
     // Rows have the requested sizes, although a block has at least one element.
@@ -93,7 +98,6 @@ fn rows(arguments: &Arguments, text: &str) -> Result<(Vec<(u64, Times)>, Vec<Cho
             factor: row["best"]["factor"].as_f64()?,
         })
     });
-    let chosen = chosen.collect();
     let figure = |(row, size): (&Value, u64)| {
         let timing = &row["out_of_place"];
         let number = |it: &Value| it.as_f64().context("a row without a time");
@@ -105,8 +109,10 @@ fn rows(arguments: &Arguments, text: &str) -> Result<(Vec<(u64, Times)>, Vec<Cho
         ];
         Ok((size, times))
     };
-    let figures: Result<_> = rows.iter().zip(asked).map(figure).collect();
-    Ok((figures?, chosen))
+    Ok(Timed {
+        chosen: chosen.collect(),
+        times: rows.iter().zip(asked).map(figure).collect::<Result<_>>()?,
+    })
 }
 
 /// The processes of the ranks but rank 0. They are killed if they are not awaited.
