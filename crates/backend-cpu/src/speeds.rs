@@ -1,5 +1,4 @@
-//! How fast this machine is, by a measurement of some microseconds, beside the machine of the
-//! built-in profile.
+//! This machine's speeds, measured in some microseconds, beside those of the built-in profile's.
 //!
 //! Ranks agree on the medians of their measurements, so that all choose alike. Only steps of √2
 //! count: smaller differences are other programs, or noise. Nothing is measured that waits for
@@ -26,7 +25,7 @@ const ROUNDS: usize = 5;
 /// Calls of the kernel, and atomic additions, in a round.
 const CALLS: u32 = 64;
 
-/// Most steps of √2 by which a machine differs from the profile's: 8 times.
+/// Largest difference from the profile's machine that counts, in steps of √2: 8 times.
 const MOST_STEPS: f64 = 6.0;
 
 /// Times on a machine.

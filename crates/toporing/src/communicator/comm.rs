@@ -43,8 +43,8 @@ pub struct Comm {
     forks: u32,
 }
 
-/// The backend, by the profile of `TOPO_COST_PROFILE`, or the one that was kept for this machine, or
-/// the built-in one. The files are read once.
+/// The backend, by the profile that `TOPO_COST_PROFILE` names, or the one that was kept for this
+/// machine, or the built-in one. The files are read once.
 fn backend() -> Result<Cpu, Fault> {
     static PROFILE: LazyLock<Result<Arc<Profile>, String>> = LazyLock::new(|| {
         let path = |name| {
