@@ -1,7 +1,7 @@
 //! Fits the model to measured times.
 
+use crate::Profile;
 use crate::model::{Model, PARAMETERS};
-use crate::profile::MeasuredChoice;
 
 /// How far a fitted parameter may be from the usual one, as a factor. Times that hardly depend on a
 /// parameter would let it drift.
@@ -11,11 +11,11 @@ const FURTHEST: f64 = 4.0;
 const PASSES: u32 = 60;
 
 impl Model {
-    /// The model whose times are nearest to measured ones, on a logarithmic scale. `cores`: on how
-    /// many they were measured.
-    pub fn fit(measured: &[MeasuredChoice], sizes: &[u64], cores: u32) -> Self {
-        let mut model = Self::USUAL;
-        let mut error = model.error(measured, sizes, cores);
+    /// The model whose times are nearest to a profile's measured ones, on a logarithmic scale. What
+    /// no measurement depends on stays as it is here.
+    pub fn fit(&self, profile: &Profile) -> Self {
+        let mut model = *self;
+        let mut error = model.error(profile);
         let mut factor = 2.0;
         for _ in 0..PASSES {
             let before = error;
@@ -23,12 +23,12 @@ impl Model {
                 for change in [factor, 1.0 / factor] {
                     let mut other = model;
                     *other.parameter(parameter) *= change;
-                    let usual = *Self::USUAL.clone().parameter(parameter);
+                    let usual = self.parameters()[parameter];
                     let ratio = *other.parameter(parameter) / usual;
                     if !(1.0 / FURTHEST..=FURTHEST).contains(&ratio) {
                         continue;
                     }
-                    let changed = other.error(measured, sizes, cores);
+                    let changed = other.error(profile);
                     if changed < error {
                         (model, error) = (other, changed);
                     }
@@ -43,14 +43,15 @@ impl Model {
 
     /// How far predicted times are from measured ones: the mean of the logarithms of their ratios,
     /// without signs, so that single times that other programs disturbed count little.
-    pub fn error(&self, measured: &[MeasuredChoice], sizes: &[u64], cores: u32) -> f64 {
+    pub fn error(&self, profile: &Profile) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
-        for measured in measured {
-            let Some(choice) = measured.choice(1) else {
+        for measured in &profile.measured {
+            let Some(choice) = measured.choice() else {
                 continue;
             };
-            let shape = measured.shape(cores);
-            for (bytes, time) in sizes.iter().zip(&measured.times_us) {
+            let shape = measured.shape(profile.cores);
+            let sizes = profile.sizes.iter().skip(measured.first);
+            for (bytes, time) in sizes.zip(&measured.times_us) {
                 let predicted = self.predict(measured.collective, &choice, &shape, *bytes);
                 if let Some(predicted) = predicted {
                     sum += (predicted.time_us() / time).ln().abs();
@@ -64,26 +65,14 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use executor::backend::CommunicatorShape;
-    use executor::bootstrap::Crowd;
-    use executor::{BufferAccess, Choice, Request};
-    use program::{Collective, ElementType, Reduction, Schedule};
-
     use super::*;
-    use crate::Profile;
 
     #[test]
     fn the_built_in_model_is_fitted_to_the_built_in_times() {
-        let Profile {
-            model,
-            measured,
-            sizes,
-            ..
-        } = Profile::default();
-        let fitted = Model::fit(&measured, &sizes, 2);
-        let error = |model: &Model| model.error(&measured, &sizes, 2);
+        let profile = Profile::default();
+        let fitted = Model::USUAL.fit(&profile);
         assert!(
-            error(&model) < 1.01 * error(&fitted),
+            profile.model.error(&profile) < 1.01 * fitted.error(&profile),
             "copy the fitted model to default.toml: {fitted:#?}"
         );
     }
@@ -98,48 +87,15 @@ mod tests {
             ..profile.model
         };
         for measured in &mut profile.measured {
-            let choice = measured.choice(1).expect("the file is right");
+            let choice = measured.choice().expect("the file is right");
             let shape = measured.shape(2);
             for (time, bytes) in measured.times_us.iter_mut().zip(&profile.sizes) {
                 let known = behind.predict(measured.collective, &choice, &shape, *bytes);
                 *time = known.map_or(*time, |it| it.time_us());
             }
         }
-        let fitted = Model::fit(&profile.measured, &profile.sizes, 2);
-        assert!(fitted.error(&profile.measured, &profile.sizes, 2) < 0.05);
+        let fitted = Model::USUAL.fit(&profile);
+        assert!(fitted.error(&profile) < 0.05);
         assert!((fitted.switch_us / 5.0).ln().abs() < 0.3, "{fitted:#?}");
-    }
-
-    #[test]
-    fn with_many_ranks_on_a_core_a_leader_does_the_work() {
-        let profile = Profile::default();
-        let chosen = |ranks, count| {
-            let request = Request {
-                collective: Collective::AllReduce,
-                element: ElementType::F32,
-                reduction: Reduction::Sum,
-                root: 0,
-                to: 0,
-                tag: 0,
-                in_place: false,
-                count,
-                choice: None,
-            };
-            let shape = CommunicatorShape {
-                ranks,
-                one_process: false,
-                hosts: 1,
-                even_hosts: true,
-                channels: 2,
-                crowd: Crowd { ranks, cores: 2 },
-                buffers: BufferAccess::Mapped,
-            };
-            profile.choose(&request, shape)
-        };
-        let schedule = |ranks, count| chosen(ranks, count).map(|it: Choice| it.schedule);
-        assert_eq!(schedule(64, 1 << 10), Some(Schedule::Leader));
-        assert_eq!(schedule(1000, 1 << 10), Some(Schedule::Leader));
-        let long = chosen(64, 1 << 18).map(|it| (it.schedule, it.channels));
-        assert_eq!(long, Some((Schedule::Leader, 2)));
     }
 }

@@ -86,7 +86,7 @@ impl Prediction {
         self.waits_us + self.messages_us + self.bytes_us + self.network_us
     }
 
-    fn times(self, factor: f64) -> Self {
+    pub(crate) fn times(self, factor: f64) -> Self {
         Self {
             waits_us: self.waits_us * factor,
             messages_us: self.messages_us * factor,
@@ -222,12 +222,15 @@ impl Model {
         found
     }
 
+    /// All parameters, in the order of their numbers.
+    pub(crate) fn parameters(&self) -> [f64; PARAMETERS] {
+        let mut copy = *self;
+        std::array::from_fn(|it| *copy.parameter(it))
+    }
+
     /// Whether all parameters are above 0.
     pub fn is_valid(&self) -> bool {
-        let mut copy = *self;
-        (0..PARAMETERS).all(|it| {
-            let value = *copy.parameter(it);
-            value.is_finite() && value > 0.0
-        })
+        let parameters = self.parameters();
+        parameters.iter().all(|it| it.is_finite() && *it > 0.0)
     }
 }

@@ -1,24 +1,25 @@
 //! Cost profiles: measured times, and a model for what was not measured.
 //!
-//! `topo run --calibrate` measures every choice for some numbers of ranks, as threads and as
-//! processes, at some message sizes, and fits the model to the times.
+//! `topo run --calibrate` measures the choices that may be the fastest for some numbers of
+//! processes, at some message sizes, and fits the model to the times. Threads differ little: by a
+//! factor that all choices share.
 
-use std::sync::LazyLock;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
 
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::connections::SlotBytes;
 use executor::{BufferAccess, Choice};
-use program::{Schedule, Transfer};
-
-use program::{Collective, Protocol};
+use program::{Collective, Protocol, Schedule, Transfer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::model::Model;
+use crate::speeds::Speeds;
 
 /// Version of the file format.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The built-in profile.
 pub const DEFAULT_TOML: &str = include_str!("../profiles/default.toml");
@@ -37,12 +38,14 @@ pub struct Profile {
     pub name: String,
     /// The machine on which it was measured.
     pub machine: String,
-    /// Channels of a collective. Each rank has one thread, so more channels only add lanes.
-    pub channels: u16,
+    /// Cores that the measured ranks shared.
+    pub cores: u32,
     /// Message size from which non-temporal stores are used, bytes.
     pub stream_bytes: u64,
     /// Sizes of FIFO slots.
     pub slots: Slots,
+    /// The machine's speeds in short measurements.
+    pub speeds: Speeds,
     /// The model, for other numbers of ranks than the measured ones.
     pub model: Model,
     /// Measured message sizes over all ranks, ascending, bytes.
@@ -79,24 +82,33 @@ pub struct MeasuredChoice {
     /// Number of ranks.
     pub ranks: u32,
     /// Hosts as which the ranks acted.
-    #[serde(default = "one_host", skip_serializing_if = "is_one_host")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub hosts: u32,
-    /// Whether ranks were threads of one process.
-    pub threads: bool,
     /// Whether buffers were the caller's, not the communicator's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub callers_memory: bool,
-    /// Least time at each of the profile's sizes, µs. The list may end early: the choice is too
-    /// slow for larger sizes.
+    /// Channels.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub channels: u16,
+    /// The place of the first measured one of the profile's sizes: the choice is too slow for
+    /// smaller ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first: usize,
+    /// Time at each of the profile's sizes from there on, µs. The list may end early: the choice
+    /// is too slow for larger sizes.
     pub times_us: Vec<f64>,
 }
 
-const fn one_host() -> u32 {
-    1
+fn one<T: From<u8>>() -> T {
+    T::from(1)
 }
 
-const fn is_one_host(hosts: &u32) -> bool {
-    *hosts == 1
+fn is_one<T: From<u8> + PartialEq>(number: &T) -> bool {
+    *number == one()
+}
+
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A profile that cannot be used.
@@ -115,7 +127,7 @@ impl MeasuredChoice {
         collective: Collective,
         choice: &Choice,
         (ranks, hosts): (u32, u32),
-        (threads, callers_memory): (bool, bool),
+        callers_memory: bool,
     ) -> Self {
         Self {
             collective,
@@ -124,8 +136,9 @@ impl MeasuredChoice {
             protocol: choice.protocol,
             ranks,
             hosts,
-            threads,
             callers_memory,
+            channels: choice.channels,
+            first: 0,
             times_us: Vec::new(),
         }
     }
@@ -133,20 +146,20 @@ impl MeasuredChoice {
     /// Whether both entries are of the same choice, collective and ranks.
     pub fn is_like(&self, other: &Self) -> bool {
         let key = |it: &Self| {
-            let shape = (it.ranks, it.hosts, it.threads, it.callers_memory);
-            (it.choice(1), it.collective, shape)
+            let shape = (it.ranks, it.hosts, it.callers_memory);
+            (it.choice(), it.collective, shape)
         };
         key(self) == key(other)
     }
 
     /// The communicator that was measured, of ranks that shared so many cores.
-    pub const fn shape(&self, cores: u32) -> CommunicatorShape {
+    pub fn shape(&self, cores: u32) -> CommunicatorShape {
         CommunicatorShape {
             ranks: self.ranks,
-            one_process: self.threads,
+            one_process: false,
             hosts: self.hosts,
             even_hosts: self.hosts > 0 && self.ranks.is_multiple_of(self.hosts),
-            channels: 1,
+            channels: u16::try_from(cores).unwrap_or(u16::MAX),
             crowd: Crowd {
                 ranks: self.ranks,
                 cores,
@@ -158,14 +171,14 @@ impl MeasuredChoice {
         }
     }
 
-    /// The choice, with so many channels; `None` if a name is unknown.
-    pub fn choice(&self, channels: u16) -> Option<Choice> {
+    /// The choice; `None` if a name is unknown.
+    pub fn choice(&self) -> Option<Choice> {
         let transfer = self.transfer.parse().ok()?;
         Some(Choice {
             schedule: self.algorithm.parse().ok()?,
             transfer,
             protocol: self.protocol,
-            channels,
+            channels: self.channels,
             piece_bytes: match transfer {
                 Transfer::Staged => STAGED_PIECE_BYTES,
                 _ => 0,
@@ -175,31 +188,37 @@ impl MeasuredChoice {
 }
 
 impl Default for Profile {
-    /// The built-in profile. It is parsed once: communicators of a process may be many.
+    /// The built-in profile.
     fn default() -> Self {
-        static BUILT_IN: LazyLock<Profile> = LazyLock::new(|| {
-            // A test parses it.
-            let parsed = Profile::from_toml("the built-in CPU profile", DEFAULT_TOML);
-            parsed.unwrap_or_else(|_| Profile::empty())
-        });
-        BUILT_IN.clone()
+        Self::built_in().as_ref().clone()
     }
 }
 
 impl Profile {
+    /// The built-in profile. It is parsed once: communicators of a process may be many.
+    pub fn built_in() -> Arc<Self> {
+        static BUILT_IN: LazyLock<Arc<Profile>> = LazyLock::new(|| {
+            // A test parses it.
+            let parsed = Profile::from_toml("the built-in CPU profile", DEFAULT_TOML);
+            Arc::new(parsed.unwrap_or_else(|_| Profile::empty()))
+        });
+        Arc::clone(&BUILT_IN)
+    }
+
     /// Creates a profile without measurements.
     pub fn empty() -> Self {
         Self {
             format: FORMAT,
             name: "empty".to_owned(),
             machine: String::new(),
-            channels: 1,
+            cores: 1,
             stream_bytes: 4 << 20,
             slots: Slots {
                 ll: 16 << 10,
                 ll128: 56 << 10,
                 simple: 256 << 10,
             },
+            speeds: Speeds::USUAL,
             model: Model::USUAL,
             sizes: Vec::new(),
             measured: Vec::new(),
@@ -238,11 +257,14 @@ impl Profile {
                 self.format
             ));
         }
+        if !self.speeds.is_valid() {
+            return Err("speeds: expected times above 0".to_owned());
+        }
         if !self.model.is_valid() {
             return Err("model: expected times and rates above 0".to_owned());
         }
-        if self.channels == 0 {
-            return Err("channels = 0; expected at least 1".to_owned());
+        if self.cores == 0 {
+            return Err("cores = 0; expected at least 1".to_owned());
         }
         for (name, bytes) in [
             ("ll", self.slots.ll),
@@ -262,7 +284,7 @@ impl Profile {
         }
         for (at, measured) in self.measured.iter().enumerate() {
             let key = format!("ways[{at}]");
-            if measured.choice(1).is_none() {
+            if measured.choice().is_none() {
                 let MeasuredChoice {
                     algorithm,
                     transfer,
@@ -275,12 +297,16 @@ impl Profile {
                     Transfer::ALL.map(Transfer::name).join(" ")
                 ));
             }
-            if !(1..=self.sizes.len()).contains(&measured.times_us.len()) {
+            let sizes = self.sizes.len().saturating_sub(measured.first);
+            if !(1..=sizes).contains(&measured.times_us.len()) {
                 return Err(format!(
-                    "{key}: {} times; expected one for each of the {} sizes, or of the first of them",
+                    "{key}: {} times; expected 1 to {sizes}, one for each of the sizes from `first` on, or of the \
+                     first of them",
                     measured.times_us.len(),
-                    self.sizes.len()
                 ));
+            }
+            if measured.channels == 0 {
+                return Err(format!("{key}: channels = 0; expected at least 1"));
             }
             let positive = |time: &f64| time.is_finite() && *time > 0.0;
             if !(1..=measured.ranks).contains(&measured.hosts) {
@@ -294,6 +320,27 @@ impl Profile {
             }
         }
         Ok(())
+    }
+
+    /// A number that tells profiles apart by all that choices depend on.
+    pub fn id(&self) -> u64 {
+        // Not one with a random seed: other processes must get the same.
+        let mut hash = DefaultHasher::new();
+        (self.cores, &self.sizes).hash(&mut hash);
+        let mut add = |numbers: &[f64]| {
+            numbers.iter().for_each(|it| it.to_bits().hash(&mut hash));
+        };
+        add(&self.model.parameters());
+        add(&self.speeds.times());
+        for it in &self.measured {
+            add(&it.times_us);
+        }
+        for it in &self.measured {
+            let choice = (&it.algorithm, &it.transfer, it.protocol, it.channels);
+            let shape = (it.ranks, it.hosts, it.callers_memory);
+            (it.collective, choice, shape, it.first, it.times_us.len()).hash(&mut hash);
+        }
+        hash.finish()
     }
 
     /// Sizes of FIFO slots.
@@ -315,14 +362,14 @@ mod tests {
         let profile = Profile::from_toml("default.toml", DEFAULT_TOML).map_err(|it| it.to_string());
         let profile = profile.expect("the file is right");
         for collective in Collective::ALL {
-            for (ranks, threads) in [(2, true), (2, false), (4, true), (4, false)] {
+            for ranks in [2, 4, 8] {
                 let whole = |it: &&MeasuredChoice| {
-                    (it.collective, it.ranks, it.threads) == (collective, ranks, threads)
+                    (it.collective, it.ranks) == (collective, ranks)
                         && it.times_us.len() == profile.sizes.len()
                 };
                 assert!(
                     profile.measured.iter().any(|it| whole(&it)),
-                    "{collective} {ranks} {threads}"
+                    "{collective} {ranks}"
                 );
             }
         }
@@ -339,14 +386,24 @@ mod tests {
             protocol: Protocol::Ll,
             ranks: 2,
             hosts: 1,
-            threads: true,
             callers_memory: false,
+            channels: 1,
+            first: 0,
             times_us: vec![1.0, 2.0],
         };
         profile.measured.push(measured.clone());
         assert_eq!(profile.check(), Ok(()));
         profile.measured[0].times_us = vec![1.0];
         assert_eq!(profile.check(), Ok(()), "it fell behind");
+        profile.measured[0].first = 1;
+        assert_eq!(
+            profile.check(),
+            Ok(()),
+            "it is fast from the second size on"
+        );
+        profile.measured[0].first = 2;
+        assert!(profile.check().is_err());
+        profile.measured[0].first = 0;
         profile.measured[0].times_us = vec![1.0, 2.0, 3.0];
         assert!(profile.check().is_err());
         profile.measured[0] = MeasuredChoice {

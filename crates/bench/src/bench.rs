@@ -114,10 +114,7 @@ impl<T: Sample> Bench<'_, T> {
             false => 0,
         };
         let mut wrong = wrong_elements(buffer);
-        let reply = self.spec.reply.then(|| Check {
-            root: check.ranks - 1,
-            ..*check
-        });
+        let reply = reply(self.spec, check);
         let mut run = 1;
         let mut launch = |communicator: &mut Communicator<Cpu>, buffer: &mut [T]| {
             run += 1;
@@ -142,6 +139,29 @@ impl<T: Sample> Bench<'_, T> {
         self.timing(times, wrong, run)
     }
 
+    /// Time of some launches of a choice in a row on this rank.
+    pub(crate) fn turn(
+        &mut self,
+        check: &Check,
+        choice: Choice,
+        launches: u64,
+    ) -> Result<Duration> {
+        let rank = self.communicator.rank();
+        let input = &self.input[..check.input_elements(rank)];
+        let output = &mut self.output[..check.output_elements(rank)];
+        self.communicator.set_choice(Some(choice));
+        let reply = reply(self.spec, check);
+        let before = Instant::now();
+        for _ in 0..launches {
+            check.launch(self.communicator, (input, &mut *output))?;
+            if let Some(reply) = &reply {
+                reply.launch(self.communicator, &mut *output)?;
+            }
+        }
+        let each = if reply.is_some() { 2 } else { 1 };
+        Ok(before.elapsed() / each)
+    }
+
     /// The slowest rank's time and everyone's wrong elements.
     fn timing(&mut self, times: Times, wrong: usize, run: u64) -> Result<FigureTiming> {
         let mut wrong = [wrong as u64];
@@ -149,7 +169,7 @@ impl<T: Sample> Bench<'_, T> {
         let launches = if self.spec.reply { 2.0 } else { 1.0 };
         Ok(FigureTiming {
             time_us: times.mean_us / launches,
-            latency: times.single.map(|it| it.divided(launches)),
+            latency: Some(times.single.divided(launches)),
             wrong: self.spec.check.then_some(wrong[0]),
             launches: Launches {
                 run,
@@ -159,12 +179,20 @@ impl<T: Sample> Bench<'_, T> {
     }
 }
 
+/// The answer to a broadcast, if it gets one.
+fn reply(spec: &Spec, check: &Check) -> Option<Check> {
+    spec.reply.then(|| Check {
+        root: check.ranks - 1,
+        ..*check
+    })
+}
+
 /// The times of launches, on the slowest rank.
 struct Times {
     /// The average of launches in a row, µs.
     mean_us: f64,
-    /// Of launches timed one by one; not measured in a survey.
-    single: Option<Latency>,
+    /// Of launches timed one by one.
+    single: Latency,
 }
 
 /// Times a launch.
@@ -176,10 +204,7 @@ fn time(
 ) -> Result<Times> {
     let mean_us = mean(communicator, spec, choice, launch)?;
     let each = Duration::from_secs_f64(mean_us / 1e6);
-    let single = match spec.survey {
-        true => None,
-        false => Some(latency::measure(communicator, spec, choice, each, launch)?),
-    };
+    let single = latency::measure(communicator, spec, choice, each, launch)?;
     Ok(Times { mean_us, single })
 }
 
@@ -206,9 +231,7 @@ fn mean(
         })
     })?;
     times.sort_by(f64::total_cmp);
-    // A survey compares choices that are measured one after the other, so what disturbs one of
-    // them must not count.
-    Ok(times[if spec.survey { 0 } else { times.len() / 2 }])
+    Ok(times[times.len() / 2])
 }
 
 /// Time of `launches` in a row on the slowest rank. All ranks get the same time.
@@ -230,12 +253,12 @@ fn part(
     began: Instant,
     launch: &mut Launch<'_>,
 ) -> Result<[Duration; 2]> {
-    agreed(communicator, choice, &mut [0])?;
+    agreed(communicator, Some(choice), &mut [0])?;
     let before = Instant::now();
     for _ in 0..launches {
         launch(communicator)?;
     }
     let mut times = [nanoseconds(before.elapsed()), nanoseconds(began.elapsed())];
-    agreed(communicator, choice, &mut times)?;
+    agreed(communicator, Some(choice), &mut times)?;
     Ok(times.map(Duration::from_nanos))
 }

@@ -1,25 +1,20 @@
-//! Measures every algorithm here, for a cost profile.
+//! Measures the choices that may be the fastest here, for a cost profile.
 
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Result;
-use backend_cpu::Profile;
-use backend_cpu::model::Model;
 use backend_cpu::profile::MeasuredChoice;
+use backend_cpu::speeds::Speeds;
+use backend_cpu::{Profile, kept};
 use program::Collective;
 
 use crate::event::Event;
+use crate::processes;
 use crate::row::RunRow;
 use crate::spec::Spec;
-use crate::{processes, threads};
 
 /// Measured sizes, bytes: one line, a page, the caches, and beyond.
-const SIZES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
-
-/// Most bytes of /proc/cpuinfo that are read: machines with a thousand processors have 2 MB.
-const CPUINFO_LIMIT: u64 = 16 << 20;
+const SIZES: [u64; 7] = [8, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20];
 
 /// The runs of a calibration.
 #[derive(Debug, Clone)]
@@ -28,23 +23,33 @@ pub struct Calibration {
     pub name: String,
     /// Numbers of ranks.
     pub ranks: Vec<u32>,
-    /// Numbers of hosts as which processes of this machine act; 1 also measures threads.
+    /// Numbers of hosts as which processes of this machine act.
     pub hosts: Vec<u32>,
     /// Whether buffers of the communicator are measured.
     pub own_memory: bool,
     /// Whether buffers of the program are measured, on one host.
     pub callers_memory: bool,
-    /// Time to spend on each figure, ms.
-    pub time_ms: u64,
+    /// Time to spend in all, s.
+    pub time_s: f64,
+    /// Message sizes, ascending, bytes; empty: the usual ones.
+    pub sizes: Vec<u64>,
 }
 
 impl Calibration {
     /// Sizes of all collectives that are measured.
-    pub fn sizes(&self) -> usize {
-        Collective::ALL.len() * SIZES.len() * shapes(self).len()
+    pub fn count(&self) -> usize {
+        Collective::ALL.len() * self.sizes().len() * shapes(self).len()
     }
 
-    /// Measures; `show` learns of each collective, its ranks, and its size in bytes.
+    fn sizes(&self) -> &[u64] {
+        match self.sizes.as_slice() {
+            [] => &SIZES,
+            sizes => sizes,
+        }
+    }
+
+    /// Measures the choices that may be the fastest by the built-in profile. `show` learns of each
+    /// collective, its ranks, and its size in bytes.
     ///
     /// # Errors
     /// A rank failed, or there is not enough memory.
@@ -53,112 +58,107 @@ impl Calibration {
         print: fn(&str),
         show: &mut (dyn FnMut(&str, u64) + Send),
     ) -> Result<Profile> {
+        let basis = &Profile::built_in();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut profile = Profile {
             name: self.name.clone(),
-            machine: machine(),
-            sizes: SIZES.to_vec(),
+            machine: kept::machine().to_owned(),
+            cores: u32::try_from(cores).unwrap_or(u32::MAX),
+            speeds: Speeds::here(),
+            sizes: self.sizes().to_vec(),
             measured: Vec::new(),
-            ..Profile::default()
+            ..(**basis).clone()
         };
-        let basis = Arc::new(profile.clone());
         for shape in shapes(self) {
-            for collective in Collective::ALL {
-                let spec = spec(self, collective, shape);
-                let what = format!("{} of {shape}", collective.command_name());
-                let mut show = |event: Event<'_>| {
-                    if let Event::Size(bytes) = event {
-                        show(&what, bytes);
-                    }
-                };
-                let rows = match shape.kind {
-                    Kind::Threads => threads::run(&spec, &basis, &mut show)?,
-                    Kind::Processes { .. } => processes::run(&spec, &basis, print, &mut show)?.1,
-                };
-                add(&mut profile.measured, collective, shape, &rows);
-            }
+            let spec = self.spec(shape);
+            let mut show = |event: Event<'_>| {
+                if let Event::Row(row) = event {
+                    let name = row.collective.command_name();
+                    show(&format!("{name} of {shape}"), row.bytes);
+                }
+            };
+            let rows = processes::run(&spec, basis, print, &mut show)?.1;
+            add(&mut profile, shape, &rows);
         }
-        let measured_on = u32::try_from(cores()).unwrap_or(u32::MAX);
-        profile.model = Model::fit(&profile.measured, &profile.sizes, measured_on);
+        profile.model = basis.model.fit(&profile);
         Ok(profile)
+    }
+
+    fn spec(&self, shape: Shape) -> Spec {
+        Spec {
+            processes: true,
+            hosts: shape.hosts,
+            callers_memory: shape.callers_memory,
+            sizes: self.sizes().to_vec(),
+            time_ms: (self.time_s * 1e3 / self.count() as f64).max(1.0) as u64,
+            check: false,
+            survey: Collective::ALL.to_vec(),
+            ..Spec::new(shape.ranks, Collective::AllReduce)
+        }
     }
 }
 
-/// Ranks that are measured together.
+/// Processes that are measured together.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     ranks: u32,
-    kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
-    Threads,
-    Processes { hosts: u32, callers_memory: bool },
+    hosts: u32,
+    callers_memory: bool,
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            Kind::Threads => write!(f, "{} threads", self.ranks),
-            Kind::Processes {
-                hosts,
-                callers_memory,
-            } => {
-                write!(f, "{} processes", self.ranks)?;
-                if hosts > 1 {
-                    write!(f, " as {hosts} hosts")?;
-                }
-                if callers_memory {
-                    write!(f, " on callers' memory")?;
-                }
-                Ok(())
-            }
+        write!(f, "{} processes", self.ranks)?;
+        if self.hosts > 1 {
+            write!(f, " as {} hosts", self.hosts)?;
         }
+        if self.callers_memory {
+            write!(f, " on callers' memory")?;
+        }
+        Ok(())
     }
 }
 
-/// The shapes to measure. Threads are always on one host.
+/// The shapes to measure.
 fn shapes(wanted: &Calibration) -> Vec<Shape> {
-    let of = |ranks: u32| {
-        let hosts = wanted.hosts.iter().filter(move |hosts| **hosts <= ranks);
-        let own = wanted.own_memory;
-        let of_hosts = move |hosts: u32| {
+    let mut shapes = Vec::new();
+    for ranks in &wanted.ranks {
+        for hosts in wanted.hosts.iter().filter(|hosts| *hosts <= ranks) {
             // Only processes of one host access buffers of peers.
-            let callers = wanted.callers_memory && hosts == 1;
-            let kinds = [own.then_some(false), callers.then_some(true)];
-            let kinds = kinds.into_iter().flatten();
-            kinds.map(move |callers_memory| Kind::Processes {
-                hosts,
+            let callers = wanted.callers_memory && *hosts == 1;
+            let memory = [(wanted.own_memory, false), (callers, true)];
+            let memory = memory.into_iter().filter(|(is_wanted, _)| *is_wanted);
+            shapes.extend(memory.map(|(_, callers_memory)| Shape {
+                ranks: *ranks,
+                hosts: *hosts,
                 callers_memory,
-            })
-        };
-        let processes = hosts.flat_map(move |hosts| of_hosts(*hosts));
-        let threads = (own && wanted.hosts.contains(&1)).then_some(Kind::Threads);
-        let kinds = threads.into_iter().chain(processes);
-        kinds.map(move |kind| Shape { ranks, kind })
-    };
-    wanted.ranks.iter().flat_map(|ranks| of(*ranks)).collect()
+            }));
+        }
+    }
+    shapes
 }
 
-/// Adds the times of a survey, in which the sizes of each choice come in ascending order.
-fn add(measured: &mut Vec<MeasuredChoice>, collective: Collective, shape: Shape, rows: &[RunRow]) {
-    let known = measured.len();
-    let (kind, hosts) = match shape.kind {
-        Kind::Threads => ((true, false), 1),
-        Kind::Processes {
-            hosts,
-            callers_memory,
-        } => ((false, callers_memory), hosts),
-    };
-    for row in rows {
-        let new = MeasuredChoice::new(collective, &row.choice, (shape.ranks, hosts), kind);
-        let time_us = rounded(row.separate.time_us);
-        match measured[known..].iter_mut().find(|it| it.is_like(&new)) {
-            Some(known) => known.times_us.push(time_us),
-            None => measured.push(MeasuredChoice {
-                times_us: vec![time_us],
-                ..new
-            }),
+/// Adds the times of a survey, in which sizes come in ascending order.
+fn add(profile: &mut Profile, shape: Shape, rows: &[RunRow]) {
+    let begin = profile.measured.len();
+    let Shape {
+        ranks,
+        hosts,
+        callers_memory,
+    } = shape;
+    for of_collective in rows.chunk_by(|one, next| one.collective == next.collective) {
+        for (first, row) in of_collective.iter().enumerate() {
+            for (choice, time_us) in &row.compared {
+                let collective = row.collective;
+                let new = MeasuredChoice::new(collective, choice, (ranks, hosts), callers_memory);
+                let measured = &mut profile.measured;
+                let known = measured[begin..].iter().position(|it| it.is_like(&new));
+                let known = known.map_or(measured.len(), |it| begin + it);
+                if known == measured.len() {
+                    measured.push(MeasuredChoice { first, ..new });
+                }
+                measured[known].times_us.push(rounded(*time_us));
+            }
         }
     }
 }
@@ -167,43 +167,4 @@ fn add(measured: &mut Vec<MeasuredChoice>, collective: Collective, shape: Shape,
 fn rounded(time_us: f64) -> f64 {
     let scale = 10_f64.powf(2.0 - time_us.max(1e-3).log10().floor());
     (time_us * scale).round() / scale
-}
-
-fn spec(wanted: &Calibration, collective: Collective, shape: Shape) -> Spec {
-    let (processes, hosts, callers_memory) = match shape.kind {
-        Kind::Threads => (false, 1, false),
-        Kind::Processes {
-            hosts,
-            callers_memory,
-        } => (true, hosts, callers_memory),
-    };
-    Spec {
-        processes,
-        hosts,
-        callers_memory,
-        sizes: SIZES.to_vec(),
-        warmup: 1,
-        time_ms: wanted.time_ms,
-        check: false,
-        reply: collective == Collective::Broadcast,
-        survey: true,
-        ..Spec::new(shape.ranks, collective)
-    }
-}
-
-/// The processor, as the kernel names it, and how many cores may be used.
-fn machine() -> String {
-    let text = files::read_text(Path::new("/proc/cpuinfo"), CPUINFO_LIMIT).unwrap_or_default();
-    let model = text.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == "model name").then(|| value.trim().to_owned())
-    });
-    let cores = cores();
-    let model = model.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    format!("{model}, {cores} cores")
-}
-
-/// Cores that this process may use.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

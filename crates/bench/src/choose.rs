@@ -1,7 +1,7 @@
 //! The choice of algorithm, protocol, transfer and channels.
 
 use anyhow::{Context, Result, bail};
-use backend_cpu::{Cpu, Profile, choose};
+use backend_cpu::{Cpu, choose};
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::{BufferAccess, Choice, Communicator, Request};
@@ -14,7 +14,6 @@ use answers::names::algorithms;
 pub fn choose(
     communicator: &mut Communicator<Cpu>,
     spec: &Spec,
-    profile: &Profile,
     request: &Request,
 ) -> Result<Choice> {
     let shape = communicator.shape();
@@ -23,7 +22,7 @@ pub fn choose(
     let channels = match (spec.channels, &usual) {
         (Some(channels), _) => channels,
         (None, Ok(usual)) => usual.channels,
-        (None, Err(_)) => profile.channels,
+        (None, Err(_)) => 1,
     };
     let channels = channels.min(shape.channels);
     if spec.algorithm.is_none() && spec.transfer.is_none() && spec.protocol.is_none() {
@@ -40,10 +39,12 @@ pub fn choose(
             )
         })
     };
+    let table = communicator.backend().table(request, shape);
+    let bytes = request.bytes(shape.ranks);
     let mut best: Option<(f64, Choice)> = None;
     for choice in within_limits(spec, request, shape)? {
         let choice = Choice { channels, ..choice };
-        let time = profile.predict(request, &choice, shape);
+        let time = table.predict(&choice, bytes);
         let time = time.unwrap_or(f64::INFINITY);
         let better = best.is_none_or(|(least, kept)| {
             time < least || time == least && unlike(&choice) < unlike(&kept)

@@ -106,11 +106,28 @@ struct RowJson {
     in_place: Option<PlacementJson>,
     /// Time that the cost profile predicts out of place, µs.
     predicted_us: Option<f64>,
+    /// The fastest of all choices, measured in turns with the taken one; only if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best: Option<BestJson>,
     /// Algorithm and protocol of the plan, which are for GPUs.
     planned: Option<String>,
     /// The choices with the least expected times, the fastest first; only if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     explained: Vec<ExplainedJson>,
+}
+
+/// The fastest of all choices.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BestJson {
+    algorithm: &'static str,
+    transfer: &'static str,
+    /// Protocol of the FIFOs; null for a direct transfer.
+    protocol: Option<&'static str>,
+    channels: u16,
+    /// Time of a launch on the slowest rank, µs.
+    time_us: f64,
+    /// The time of the choice that was taken by this one, at least 1.
+    factor: f64,
 }
 
 /// A choice and its expected time.
@@ -249,8 +266,22 @@ impl RowJson {
             out_of_place: placement(row.separate, row.choice),
             in_place: in_place.map(|(timing, choice)| placement(timing, choice)),
             predicted_us: row.predicted_us,
+            best: row.best().map(BestJson::of),
             planned: planned.and_then(|it| it.choices.get(at).cloned().flatten()),
             explained: row.explained.iter().map(ExplainedJson::of).collect(),
+        }
+    }
+}
+
+impl BestJson {
+    fn of((choice, time_us, factor): (Choice, f64, f64)) -> Self {
+        Self {
+            algorithm: choice.schedule.name(),
+            transfer: choice.transfer.name(),
+            protocol: protocol(choice),
+            channels: choice.channels,
+            time_us,
+            factor,
         }
     }
 }

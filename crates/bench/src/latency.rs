@@ -40,7 +40,7 @@ pub(crate) fn measure(
     let began = Instant::now();
     loop {
         let chunk = missing.unwrap_or_else(|| pace.next()).min(CHUNK) as usize;
-        agreed(communicator, choice, &mut [0])?;
+        agreed(communicator, Some(choice), &mut [0])?;
         let mut times = Vec::with_capacity(chunk + 1);
         let mut before = Instant::now();
         for _ in 0..chunk {
@@ -51,7 +51,7 @@ pub(crate) fn measure(
         }
         // The last number tells all ranks when to end.
         times.push(nanoseconds(before - began));
-        agreed(communicator, choice, &mut times)?;
+        agreed(communicator, Some(choice), &mut times)?;
         let spent = Duration::from_nanos(times.pop().unwrap_or(u64::MAX));
         // Memory that others write may hold any times.
         let taken_ns: f64 = times.iter().map(|it| *it as f64).sum();
@@ -68,11 +68,11 @@ pub(crate) fn measure(
 /// Replaces each number by the largest of all ranks, and sets `choice` again.
 pub(crate) fn agreed(
     communicator: &mut Communicator<Cpu>,
-    choice: Choice,
+    choice: Option<Choice>,
     numbers: &mut [u64],
 ) -> Result<()> {
     combine(communicator, numbers, Reduction::Maximum)?;
-    communicator.set_choice(Some(choice));
+    communicator.set_choice(choice);
     Ok(())
 }
 

@@ -145,7 +145,7 @@ pub fn sweep(
     };
     let backend = Cpu::new(Arc::clone(profile));
     let mut communicator = Communicator::join(backend, Box::new(hosts), &settings)?;
-    let rows = measure::sweep(&mut communicator, spec, profile, &mut watch, observer);
+    let rows = measure::sweep(&mut communicator, spec, &mut watch, observer);
     let rows = rows.with_context(|| format!("rank {rank} of {}", spec.ranks))?;
     Ok((String::new(), rows))
 }

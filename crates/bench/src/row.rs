@@ -3,14 +3,15 @@
 use crate::JsonSchema;
 use backend_cpu::choose::ExplainedChoice;
 use executor::Choice;
+use program::Collective;
 use serde::Serialize;
 
 use crate::load::CoreTime;
 
 /// The measurement of one placement.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FigureTiming {
-    /// Time of a launch on the slowest rank, µs: the median of batches; in a survey, the least.
+    /// Time of a launch on the slowest rank, µs: the median of batches.
     pub time_us: f64,
     /// Of launches timed one by one, where they were.
     pub latency: Option<Latency>,
@@ -32,6 +33,8 @@ pub struct Launches {
 /// The measurement of one size.
 #[derive(Debug, Clone)]
 pub struct RunRow {
+    /// The collective.
+    pub collective: Collective,
     /// The message, bytes, as nccl-tests counts it.
     pub bytes: u64,
     /// Elements of a block.
@@ -48,6 +51,9 @@ pub struct RunRow {
     pub predicted_us: Option<f64>,
     /// The choices with the least expected times, if they are wanted.
     pub explained: Vec<ExplainedChoice>,
+    /// Choices that were measured in turns, with the time of a launch of each on the slowest rank,
+    /// µs, the fastest first.
+    pub compared: Vec<(Choice, f64)>,
     /// Time of the ranks' cores, and what other programs took of it.
     pub cores: CoreTime,
 }
@@ -56,6 +62,13 @@ impl RunRow {
     /// With two buffers, and in place.
     fn both(&self) -> impl Iterator<Item = FigureTiming> {
         [Some(self.separate), self.in_place].into_iter().flatten()
+    }
+
+    /// The fastest of the compared choices, its time, µs, and the time of the taken one by it.
+    pub fn best(&self) -> Option<(Choice, f64, f64)> {
+        let (best, time_us) = *self.compared.first()?;
+        let taken = self.compared.iter().find(|it| it.0 == self.choice)?;
+        Some((best, time_us, taken.1 / time_us))
     }
 
     /// Wrong elements of both placements.

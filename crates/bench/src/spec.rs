@@ -80,8 +80,10 @@ pub struct Spec {
     pub reply: bool,
     /// Whether each rank gets a core of its own, where there are enough.
     pub bind: bool,
-    /// Measure every choice instead of one.
-    pub survey: bool,
+    /// Only compare the choices for these collectives, instead of running the job's.
+    pub survey: Vec<Collective>,
+    /// Whether the choices that may be the fastest are also compared.
+    pub compares: bool,
     /// Choices of which the expected times are wanted.
     pub explained: usize,
     /// How long a rank waits, s.
@@ -166,7 +168,8 @@ impl Spec {
             in_place: false,
             reply: false,
             bind: true,
-            survey: false,
+            survey: Vec::new(),
+            compares: false,
             explained: 0,
             timeout_s: 60,
             rings: Vec::new(),
@@ -236,6 +239,18 @@ impl Spec {
         // More is only a bound, for pages are taken when they are used.
         let most = (shared_memory::machine_bytes() / 2).max(buffer.saturating_mul(2));
         usize::try_from(all.min(most)).unwrap_or(usize::MAX)
+    }
+
+    /// The same for another collective, with the usual root. A broadcast is answered, so that its
+    /// time is that of a program that waits for it.
+    pub(crate) fn of_collective(&self, collective: Collective) -> Self {
+        Self {
+            collective,
+            root: u32::from(collective == Collective::SendRecv),
+            reply: collective == Collective::Broadcast,
+            survey: Vec::new(),
+            ..self.clone()
+        }
     }
 
     /// A message of `bytes`, or the next smaller possible one, of this type.

@@ -35,7 +35,7 @@ pub fn run(
             _ => Watch::nothing(),
         };
         let rank = communicator.rank();
-        measure::sweep(communicator, spec, profile, &mut watch, &mut |event| {
+        measure::sweep(communicator, spec, &mut watch, &mut |event| {
             if rank == 0 {
                 let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
                 observer(event);

@@ -51,7 +51,7 @@ pub fn run(
             true => Watch::process(),
             false => Watch::nothing(),
         };
-        let rows = measure::sweep(communicator, spec, profile, &mut watch, &mut |event| {
+        let rows = measure::sweep(communicator, spec, &mut watch, &mut |event| {
             if rank == 0 {
                 let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
                 observer(event);

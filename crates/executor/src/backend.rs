@@ -41,6 +41,21 @@ pub trait Backend: Send + 'static {
         ElementType::OF_NCCL.contains(&element) && Reduction::OF_NCCL.contains(&reduction)
     }
 
+    /// Numbers that ranks must know of each other's backends to choose alike, such as the speeds of
+    /// their machines.
+    fn offer(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Takes the offers of all ranks, in rank order.
+    ///
+    /// # Errors
+    /// The ranks cannot choose alike. All ranks return the same.
+    fn agree(&mut self, offers: &[Vec<u64>]) -> Result<(), String> {
+        let _ = offers;
+        Ok(())
+    }
+
     /// Agrees on the backend's own transports. All ranks call it together when they meet.
     ///
     /// # Errors

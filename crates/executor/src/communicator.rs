@@ -227,6 +227,11 @@ impl<B: Backend> Communicator<B> {
         }
     }
 
+    /// The backend.
+    pub const fn backend(&self) -> &B {
+        self.engine.backend()
+    }
+
     /// The inputs of the backend's choice.
     pub fn shape(&self) -> CommunicatorShape {
         self.engine.shape()

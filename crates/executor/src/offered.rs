@@ -51,6 +51,8 @@ pub struct OfferedMemory {
     pub arena: Option<Handle>,
     /// The lengths of its FIFO slots.
     pub slot_bytes: SlotBytes,
+    /// The backend's offer to those of other ranks.
+    pub backend: Vec<u64>,
 }
 
 /// The end of a connection that a rank offers to its peer.

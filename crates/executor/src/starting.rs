@@ -68,6 +68,7 @@ impl<B: Backend> Starting<B> {
                     base,
                     arena: registered.offer(),
                     slot_bytes: backend.slot_bytes(),
+                    backend: backend.offer(),
                 };
                 let offer = Offer {
                     segment,
@@ -128,6 +129,7 @@ impl<B: Backend> Starting<B> {
         let (rank, own) = (bootstrap.rank(), self.backend.slot_bytes());
         let mut bases = Vec::with_capacity(offers.len());
         let mut arenas = Vec::with_capacity(offers.len());
+        let mut backends = Vec::with_capacity(offers.len());
         for (offer, peer) in offers.into_iter().zip(0_u32..) {
             let memory: OfferedMemory = offer.read(MEMORY, (rank, peer))?;
             let slots = memory.slot_bytes;
@@ -139,7 +141,10 @@ impl<B: Backend> Starting<B> {
             }
             bases.push((offer.segment, memory.base));
             arenas.push(memory.arena);
+            backends.push(memory.backend);
         }
+        let agreed = self.backend.agree(&backends);
+        agreed.map_err(|why| Error::Bootstrap { rank, why })?;
         self.connections.meet(bootstrap, bases)?;
         self.registered.meet(bootstrap, arenas.into_iter())?;
         self.backend.meet(bootstrap, self.longest)?;

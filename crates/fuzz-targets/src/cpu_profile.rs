@@ -3,6 +3,8 @@
 use backend_cpu::Profile;
 use backend_cpu::choose;
 use backend_cpu::profile::DEFAULT_TOML;
+use backend_cpu::speeds::Scale;
+use backend_cpu::table::ChoiceTable;
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;
 use executor::{BufferAccess, Request};
@@ -76,9 +78,11 @@ pub fn run(bytes: &[u8]) -> Depth {
             count: one(&mut choices, &COUNTS),
             choice: None,
         };
-        let _ = profile.choose(&request, place);
+        let table = ChoiceTable::new(&profile, Scale::NONE, &request, place);
+        let bytes = request.bytes(place.ranks);
+        let _ = table.choose(bytes);
         for choice in choose::choices(&request, place) {
-            let time = profile.predict(&request, &choice, place);
+            let time = table.predict(&choice, bytes);
             assert!(time.is_none_or(|time| time >= 0.0), "{choice}: {time:?}");
         }
     }

@@ -77,6 +77,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             base: Some(memory.clone()),
             arena: Some(memory.handle),
             slot_bytes,
+            backend: vec![7; 5],
         }),
         Offer::of(&OfferedConnection {
             item: 1,

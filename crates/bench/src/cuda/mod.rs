@@ -349,6 +349,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                 }
             }
             let row = RunRow {
+                collective: spec.collective,
                 bytes: request.bytes(spec.ranks),
                 count: request.count,
                 choice,
@@ -357,6 +358,7 @@ impl<M: DeviceDriver> ForType for Sweep<'_, M> {
                 in_place,
                 predicted_us: None,
                 explained: Vec::new(),
+                compared: Vec::new(),
                 cores: CoreTime::default(),
             };
             observer(Event::Row(&row));

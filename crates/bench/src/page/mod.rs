@@ -1,7 +1,8 @@
 //! The page of `topo run` above and below its table.
 //!
-//! In reading order: this file, [`table`], [`explain`].
+//! In reading order: this file, [`table`], [`explain`]; [`calibrated`] (of a calibration).
 
+pub mod calibrated;
 pub mod explain;
 pub mod table;
 

@@ -212,6 +212,10 @@ fn groups(report: &RunReport, form: Form) -> Vec<Vec<Column>> {
     let mut in_place = figures.clone();
     in_place[0] = number("in place", 8);
     let mut expected = vec![number("pred.", 5)];
+    if spec.compares {
+        // With the protocol and the time.
+        expected.extend([word("best", longest + 14), number("by", 5)]);
+    }
     if let Some(planned) = &report.planned {
         let choices = planned.choices.iter().flatten();
         expected.push(word("plan", choices.map(String::len).max().unwrap_or(0)));
@@ -249,6 +253,16 @@ fn cells(report: &RunReport, at: usize, row: &RunRow, form: Form, in_place: bool
     }
     let time = row.predicted_us;
     cells.push(or_dash(time.map(|time| gbps(bus(report, row.bytes, time)))));
+    if spec.compares {
+        let best = row.best().map(|(choice, time_us, factor)| {
+            let choice = in_words(choice)[..2].join(" ");
+            [
+                format!("{choice} {}", micros(time_us)),
+                format!("{factor:.2}×"),
+            ]
+        });
+        cells.extend(best.unwrap_or_else(|| [or_dash(None::<String>), or_dash(None::<String>)]));
+    }
     if let Some(planned) = &report.planned {
         cells.push(or_dash(planned.choices.get(at).cloned().flatten()));
     }

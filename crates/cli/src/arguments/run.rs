@@ -54,9 +54,17 @@ Exit status: 0 when nothing failed, 1 when something did, 2 when there is no GPU
 
 pub(crate) const CALIBRATE_EXAMPLES: &str = "\
 Examples:
-  topo run --calibrate -o cpu.toml                   measure all algorithms here, for 2 and 4 ranks
+  topo run --calibrate                               measure the choices here, and use the times
+                                                     from now on
+  topo run --calibrate -o cpu.toml                   write the profile to a file instead
   topo run --ranks 4 all-reduce --cost-profile cpu.toml
-  topo run --calibrate --ranks 2,8 --time 5          other numbers of ranks, 5 ms for each figure";
+  topo run --calibrate --ranks 2,8 --seconds 30      other numbers of ranks, more time";
+
+/// A time, s.
+fn seconds(text: &str) -> Result<f64, String> {
+    let time = text.parse().ok().filter(|it| (0.1..=86_400.0).contains(it));
+    time.ok_or_else(|| "expected a number of 0.1 to 86400".to_owned())
+}
 
 /// Where ranks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -150,7 +158,7 @@ pub(crate) struct RunArguments {
     /// Launch N timed launches at once, as a CUDA graph
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..=16384))]
     pub graph: Option<u32>,
-    /// Explain the choices: for each size the expected times of the fastest algorithms, in parts
+    /// Explain the choices: the expected times of the fastest, in parts
     #[arg(long)]
     pub explain: bool,
     /// Only this algorithm
@@ -221,9 +229,13 @@ pub(crate) struct RunArguments {
     /// Fail when a rank waits longer than this, s
     #[arg(short = 'T', long, value_name = "S", default_value_t = 60, value_parser = within::<u64>(1..=86_400))]
     pub timeout: u64,
-    /// CPU cost profile (TOML) from topo run --calibrate, used to choose an algorithm
+    /// CPU cost profile: a file of topo run --calibrate -o, or built-in [default:
+    /// TOPO_COST_PROFILE, or the one that topo run --calibrate kept]
     #[arg(long, value_name = "FILE")]
     pub cost_profile: Option<PathBuf>,
+    /// Also measure the other choices, and show the fastest one
+    #[arg(long)]
+    pub best: bool,
     /// What to print
     #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
     pub format: TextOrJson,
@@ -246,9 +258,8 @@ pub(crate) struct CalibrateArguments {
     /// Numbers of ranks to measure
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4", value_parser = within::<u32>(2..=64))]
     pub ranks: Vec<u32>,
-    /// Numbers of hosts as which processes of this machine act, which use TCP between them; 1 also
-    /// measures threads
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2", value_parser = within::<u32>(1..=64))]
+    /// Numbers of hosts as which processes of this machine act, which use TCP between them
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = within::<u32>(1..=64))]
     pub hosts: Vec<u32>,
     /// Whose memory the buffers of processes are
     #[arg(
@@ -259,13 +270,16 @@ pub(crate) struct CalibrateArguments {
         default_value = "own,caller"
     )]
     pub buffers: Vec<BufferOwner>,
-    /// Time to spend on each figure, ms
-    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = within::<u64>(1..=10_000))]
-    pub time: u64,
+    /// Time to spend in all, s
+    #[arg(long, value_name = "S", default_value_t = 6.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Message sizes to measure, ascending [default: seven from 8 bytes to 4 MiB]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    pub sizes: Vec<u64>,
     /// Name of the profile
     #[arg(long, value_name = "NAME", default_value = "calibrated")]
     pub name: String,
-    /// Write the profile to a file instead of printing it
+    /// Write the profile to a file instead of keeping it for this machine
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

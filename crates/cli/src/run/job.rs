@@ -1,12 +1,13 @@
 //! The ranks of a job, and their channels.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use answers::JobSpec;
 use answers::names;
 use answers::sizes;
 use anyhow::{Context, Result, anyhow, bail};
-use backend_cpu::Profile;
+use backend_cpu::{Profile, kept};
 use bench::{Devices, LaunchOptions, RunPlan, Spec, plan_parts};
 use net::run::channels_of_plan::setting;
 use plan::Plan;
@@ -21,9 +22,6 @@ use crate::job::{self, Remedy};
 use crate::output::Output;
 use crate::settings::read_settings;
 use program::size;
-
-/// Largest cost profile that is read, bytes.
-const PROFILE_LIMIT: u64 = 4 << 20;
 
 const MOST_RANKS: u64 = 1024;
 
@@ -149,6 +147,7 @@ pub(super) fn read(
         in_place: !arguments.no_in_place && collective != Collective::SendRecv,
         reply: arguments.reply,
         bind: arguments.bind == Bind::Cores,
+        compares: arguments.best,
         explained: if arguments.explain { EXPLAINED } else { 0 },
         timeout_s: arguments.timeout,
         ..Spec::new(ranks, collective)
@@ -347,12 +346,16 @@ fn read_plan(
     }
 }
 
-/// The CPU cost profile of a file, or the built-in one.
-pub(super) fn profile(file: Option<&Path>) -> Result<Profile> {
-    let Some(file) = file else {
-        return Ok(Profile::default());
-    };
-    let cannot = || format!("cannot read the CPU cost profile {}", file.display());
-    let text = files::read_text(file, PROFILE_LIMIT).with_context(cannot)?;
-    Ok(Profile::from_toml(&file.display().to_string(), &text)?)
+/// The CPU cost profile that the command line or `TOPO_COST_PROFILE` names, or the one that was
+/// kept for this machine, or the built-in one.
+pub(super) fn profile(
+    named: Option<&Path>,
+    environment: &Environment,
+    output: &mut Output,
+) -> Result<Arc<Profile>> {
+    let variable = environment.launcher.get("TOPO_COST_PROFILE");
+    let variable = variable.filter(|it| !it.is_empty()).map(Path::new);
+    let found = kept::find(named.or(variable), environment.cache.as_deref())?;
+    output.warnings.extend(found.ignored);
+    Ok(found.profile)
 }

@@ -85,7 +85,7 @@ pub(super) fn run(
         anyhow::Ok((spec, planned))
     };
     let (mut spec, planned) = read(&[], output)?;
-    let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
+    let profile = job::profile(arguments.cost_profile.as_deref(), environment, output)?;
     let ports = planned.as_ref().map(|it| Arc::clone(&it.ports) as _);
     let began = Instant::now();
     let mut joined = join(
@@ -244,5 +244,11 @@ fn join(
         ports,
         print: network::print_log,
     };
-    member::join(options, found, spec, profile)
+    // Ranks whose kept profiles differ choose by the built-in one.
+    let built_in = Profile::built_in();
+    let common = match arguments.cost_profile {
+        Some(_) => profile,
+        None => &built_in,
+    };
+    member::join(options, found, spec, common)
 }

@@ -14,7 +14,6 @@ mod network;
 mod pairs;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -50,6 +49,9 @@ pub(crate) fn run(
         ("--graph", arguments.graph.is_some()),
         ("--register", arguments.register),
     ];
+    if arguments.best && arguments.backend != BackendName::Cpu {
+        bail!("--best compares the choices of the CPU backend; expected --backend cpu with it");
+    }
     if let Some((name, _)) = for_gpus.into_iter().find(|(_, given)| *given)
         && arguments.backend == BackendName::Cpu
     {
@@ -77,7 +79,7 @@ pub(crate) fn run(
     if spec.backend == RunsOn::Cpu {
         choose::check(&spec)?;
     }
-    let profile = Arc::new(job::profile(arguments.cost_profile.as_deref())?);
+    let profile = job::profile(arguments.cost_profile.as_deref(), environment, output)?;
     let report = RunReport::new(spec.clone(), planned, None);
     let mut live = Live::new(report, arguments, environment, output);
     let mut observer = |event: Event<'_>| live.observe(event);

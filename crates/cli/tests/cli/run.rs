@@ -118,6 +118,75 @@ fn json_has_a_row_for_each_size() {
     }
 }
 
+/// A calibration is kept for this machine, found again, and can be left unused. A file that is no
+/// profile is reported and not used.
+#[test]
+fn a_calibration_is_kept_and_used() {
+    let cache = tempfile::tempdir().unwrap();
+    let with = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = topo();
+        command.args(arguments).env("XDG_CACHE_HOME", cache.path());
+        let said = said(command.envs(variables.iter().copied()).output().unwrap());
+        assert_eq!(said.status, Some(0), "{arguments:?}: {}", said.err);
+        said
+    };
+    let calibrate = ["run", "--calibrate", "--ranks", "2", "--sizes", "64,8,8"];
+    let calibrate = [&calibrate[..], &["--buffers", "own", "--seconds", "0.1"]].concat();
+    let page = with(&calibrate, &[]).out;
+    assert!(page.contains("before   the built-in profile"), "{page}");
+    assert!(page.contains("kept in "), "{page}");
+    let folder = cache.path().join("topo");
+    let kept = || std::fs::read_dir(&folder).unwrap();
+    assert_eq!(kept().count(), 1);
+    let again = with(&calibrate, &[]).out;
+    assert!(
+        again.contains("before   the profile `calibrated`"),
+        "{again}"
+    );
+    let built_in = [("TOPO_COST_PROFILE", "built-in")];
+    let again = with(&calibrate, &built_in).out;
+    assert!(again.contains("before   the built-in profile"), "{again}");
+    // The best choice is among all, so it is no slower than the one that is taken.
+    let run = [
+        "run",
+        "all-reduce",
+        "--ranks",
+        "2",
+        "--best",
+        "--json",
+        "-e",
+        "64",
+    ];
+    let run = [&run[..], &["-n", "3", "--time", "1"]].concat();
+    let said = with(&run, &[]);
+    let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    for row in value["rows"].as_array().unwrap() {
+        assert!(row["best"]["factor"].as_f64().unwrap() >= 1.0, "{row}");
+    }
+    assert!(!said.err.contains("cost profile"), "{}", said.err);
+    // Ranks of which only one has a kept profile choose alike.
+    let meeting = format!("file:{}", cache.path().join("meeting").display());
+    let rank = |rank: &str, cache: &std::path::Path| {
+        let mut command = topo();
+        command.args(["run", "all-reduce", "-e", "64K", "-n", "3"]);
+        command.args(["--rank", rank, "--world", "2", "--rendezvous", &meeting]);
+        command.env("XDG_CACHE_HOME", cache).stdout(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let nothing_kept = cache.path().join("nothing");
+    for mut rank in [rank("1", &nothing_kept), rank("0", cache.path())] {
+        assert!(rank.wait().unwrap().success());
+    }
+    let file = kept().next().unwrap().unwrap().path();
+    std::fs::write(file, "format = 3").unwrap();
+    let said = with(&run, &[]);
+    assert!(
+        said.err.contains("the kept CPU cost profile is not used"),
+        "{}",
+        said.err
+    );
+}
+
 /// Ten thousand sizes, which take seconds.
 const MANY_SIZES: [&str; 8] = ["-b", "8", "-i", "8", "-e", "80000", "-n", "1"];
 

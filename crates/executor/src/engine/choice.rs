@@ -10,6 +10,11 @@ use crate::request::{Choice, Request};
 use crate::transport::Transport;
 
 impl<B: Backend> Engine<B> {
+    /// The backend.
+    pub const fn backend(&self) -> &B {
+        &self.own.backend
+    }
+
     /// The inputs of a choice.
     pub fn shape(&self) -> CommunicatorShape {
         let ranks = self.own.bootstrap.ranks();

@@ -1,11 +1,13 @@
 //! A communicator that another program holds.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use backend_cpu::Cpu;
+use backend_cpu::{Cpu, Profile, kept};
 use bootstrap::UniqueId;
 use executor::bootstrap::Bootstrap;
 use executor::{Buffer, Communicator, End, Settings, Transport};
@@ -39,6 +41,32 @@ pub struct Comm {
     process: u32,
     /// Forks before it was made.
     forks: u32,
+}
+
+/// The backend, by the profile that `TOPO_COST_PROFILE` names, or the one that was kept for this
+/// machine, or the built-in one. The files are read once.
+fn backend() -> Result<Cpu, Fault> {
+    static PROFILE: LazyLock<Result<Arc<Profile>, String>> = LazyLock::new(|| {
+        let path = |name| {
+            std::env::var_os(name)
+                .filter(|it| !it.is_empty())
+                .map(PathBuf::from)
+        };
+        let folder = |name| path(name).filter(|it| it.is_absolute());
+        let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+        let cache = cache.map(|it| it.join("topo"));
+        let found = kept::find(path("TOPO_COST_PROFILE").as_deref(), cache.as_deref());
+        let found = found.map_err(|error| format!("TOPO_COST_PROFILE: {error}"))?;
+        if let Some(ignored) = found.ignored {
+            // A closed standard error cannot be reported anywhere.
+            let _ = writeln!(std::io::stderr(), "topo: {ignored}");
+        }
+        Ok(found.profile)
+    });
+    match &*PROFILE {
+        Ok(profile) => Ok(Cpu::new(Arc::clone(profile))),
+        Err(why) => Err(Fault::invalid(why.clone())),
+    }
 }
 
 /// The transfers of an open group, each with the stream in whose order it runs, if it does.
@@ -89,7 +117,7 @@ impl Comm {
             callers_memory: !options.allocated_buffers,
             ..Settings::default()
         };
-        let communicator = Communicator::join(Cpu::default(), Box::new(hosts), &settings)?;
+        let communicator = Communicator::join(backend()?, Box::new(hosts), &settings)?;
         let usable = communicator.shape().channels;
         let shared = Shared::new(communicator, alarm, options.debug);
         shared.queue().longest_wait = options.longest_wait;

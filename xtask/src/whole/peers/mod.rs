@@ -131,7 +131,8 @@ fn contest(
             let at = (turn + round) % programs;
             if let Some((_, figures)) = own.get_mut(at) {
                 let threads = at == 1;
-                figures.add(&run_topo(arguments, topo, collective, ranks, threads)?);
+                let run = run_topo(arguments, topo, collective, ranks, (threads, false));
+                figures.add(&run?.times);
                 continue;
             }
             let at = at - own.len();
@@ -144,7 +145,9 @@ fn contest(
             figures.add(&found);
         }
     }
+    let chosen = run_topo(arguments, topo, collective, ranks, (false, true))?.chosen;
     Ok(Contest {
+        chosen,
         collective: collective.to_owned(),
         ranks,
         hosts: arguments.hosts,

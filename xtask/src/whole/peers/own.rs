@@ -9,10 +9,16 @@ use serde_json::Value;
 
 use xtask::workspace::target;
 
-use super::report::Times;
+use super::report::{Chosen, Times};
 use super::{Arguments, capture};
 
-/// Times a collective. Returns the times by size.
+/// The times by size, and with `best` how far each choice is from the fastest one.
+pub(super) struct Timed {
+    pub times: Vec<(u64, Times)>,
+    pub chosen: Vec<Chosen>,
+}
+
+/// Times a collective.
 ///
 /// # Errors
 /// The program cannot be run, fails, or does not end in time.
@@ -21,9 +27,14 @@ pub(super) fn run_topo(
     topo: &Path,
     collective: &str,
     ranks: u32,
-    threads: bool,
-) -> Result<Vec<(u64, Times)>> {
-    let mut command = timed(arguments, topo, collective);
+    (threads, best): (bool, bool),
+) -> Result<Timed> {
+    let timed = || {
+        let mut command = timed(arguments, topo, collective);
+        command.args(best.then_some("--best"));
+        command
+    };
+    let mut command = timed();
     let mut others = Others(Vec::new());
     if arguments.hosts > 1 {
         let meeting = target().join("peers/meeting");
@@ -36,7 +47,7 @@ pub(super) fn run_topo(
         };
         act(&mut command, 0);
         for rank in 1..ranks {
-            let mut command = timed(arguments, topo, collective);
+            let mut command = timed();
             act(&mut command, rank);
             others.start(&mut command)?;
         }
@@ -67,13 +78,25 @@ fn timed(arguments: &Arguments, topo: &Path, collective: &str) -> Command {
     command
 }
 
-/// The times by size that the program printed.
-fn rows(arguments: &Arguments, text: &str) -> Result<Vec<(u64, Times)>> {
+/// The times by size that the program printed, and its choices.
+fn rows(arguments: &Arguments, text: &str) -> Result<Timed> {
     let value: Value = serde_json::from_str(text).context("reading what topo run said")?;
     let rows = value["rows"].as_array().context("topo run gave no rows")?;
     // Rows have the requested sizes, although a block has at least one element.
     let asked = std::iter::successors(Some(arguments.begin), |size| {
         size.checked_mul(arguments.factor)
+    });
+    let choice = |it: &Value| {
+        let words = ["algorithm", "transfer", "protocol"].map(|name| it[name].as_str());
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    let chosen = rows.iter().zip(asked.clone()).filter_map(|(row, bytes)| {
+        Some(Chosen {
+            bytes,
+            choice: choice(&row["out_of_place"]),
+            best: choice(&row["best"]),
+            factor: row["best"]["factor"].as_f64()?,
+        })
     });
     let figure = |(row, size): (&Value, u64)| {
         let timing = &row["out_of_place"];
@@ -86,7 +109,10 @@ fn rows(arguments: &Arguments, text: &str) -> Result<Vec<(u64, Times)>> {
         ];
         Ok((size, times))
     };
-    rows.iter().zip(asked).map(figure).collect()
+    Ok(Timed {
+        chosen: chosen.collect(),
+        times: rows.iter().zip(asked).map(figure).collect::<Result<_>>()?,
+    })
 }
 
 /// The processes of the ranks but rank 0. They are killed if they are not awaited.

@@ -47,6 +47,17 @@ pub(super) struct Contest {
     /// `topo` with ranks as processes, and as threads if requested.
     pub own: Vec<(String, Figures)>,
     pub peers: Vec<(String, Figures)>,
+    /// The choices of `topo` with ranks as processes.
+    pub chosen: Vec<Chosen>,
+}
+
+/// The choice of `topo` at a size, beside the fastest of all, which one run measured in turns.
+pub(super) struct Chosen {
+    pub bytes: u64,
+    pub choice: String,
+    pub best: String,
+    /// The time of the choice by that of the fastest.
+    pub factor: f64,
 }
 
 /// One size.
@@ -122,6 +133,25 @@ impl Contest {
                 cells.extend((0..self.own.len()).map(|own| cell(size.ratio(own), 2)));
                 let _ = writeln!(text, "{}", table.row(&cells));
             }
+        }
+        text.push_str(&self.choices());
+        text
+    }
+
+    /// The choice at each size, and how far it is from the fastest.
+    fn choices(&self) -> String {
+        let mut text = format!(
+            "\n{}, {}, choices: the time of each by that of the fastest\n",
+            self.collective,
+            self.ranks()
+        );
+        for it in &self.chosen {
+            let best = match it.best == it.choice {
+                true => String::new(),
+                false => format!(", fastest {}", it.best),
+            };
+            let (bytes, choice, factor) = (it.bytes, &it.choice, it.factor);
+            let _ = writeln!(text, "{bytes:>12}  {factor:5.2}  {choice}{best}");
         }
         text
     }
@@ -214,6 +244,12 @@ pub(super) fn json(contests: &[Contest]) -> Value {
             "collective": contest.collective,
             "ranks": contest.ranks,
             "hosts": contest.hosts,
+            "chosen": contest.chosen.iter().map(|it| json!({
+                "bytes": it.bytes,
+                "choice": it.choice,
+                "best": it.best,
+                "factor": it.factor,
+            })).collect::<Vec<_>>(),
             "sizes": sizes.iter().map(|it| size(it.bytes)).collect::<Vec<_>>(),
         })
     };
