@@ -167,14 +167,19 @@ pub(crate) fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Said {
 }
 
 impl Said {
-    /// Returns whether it ended by itself, with an error if it failed: no signal, no panic.
+    /// Returns whether it ended by itself, with a reason if it failed or does not know: no signal,
+    /// no panic.
     pub(crate) fn is_orderly(&self) -> bool {
-        let told = |code| code != 2 || self.err.contains("error:");
+        let told = |code| match code {
+            2 => self.err.contains("error:"),
+            3 => self.err.contains("UNKNOWN:"),
+            _ => true,
+        };
         // A peer whose process disappears was killed by a signal.
         let words = ["panicked", "its process ended", "with signal"];
         let status = self.status;
         self.signal.is_none()
-            && status.is_some_and(|code| (0..=2).contains(&code) && told(code))
+            && status.is_some_and(|code| (0..=3).contains(&code) && told(code))
             && words.iter().all(|word| !self.err.contains(word))
     }
 
