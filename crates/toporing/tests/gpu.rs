@@ -28,8 +28,13 @@ const MOST: usize = 1 << 17;
 /// Whether this process has the ranks. Otherwise starts it, and checks that it succeeded without a
 /// broken rule or a leak, but for reports with `asked_for`.
 fn inside(test: &str, machine: &str, lines: &[&str], asked_for: &[&str]) -> bool {
+    said(test, machine, lines, asked_for).is_none()
+}
+
+/// As [`inside`]. What the started process has said; `None` if this one has the ranks.
+fn said(test: &str, machine: &str, lines: &[&str], asked_for: &[&str]) -> Option<String> {
     if std::env::var(INSIDE).is_ok_and(|it| it == test) {
-        return true;
+        return None;
     }
     let own = std::env::current_exe().unwrap();
     let phantom = Phantom::new(own.parent().unwrap(), machine, lines).unwrap();
@@ -60,7 +65,7 @@ fn inside(test: &str, machine: &str, lines: &[&str], asked_for: &[&str]) -> bool
     let mut problems = phantom.problems();
     problems.retain(|it| !asked_for.iter().any(|asked| it.contains(asked)));
     assert_eq!(problems, [] as [&str; 0], "{said}");
-    false
+    Some(said)
 }
 
 /// A rank with its GPU: the context, two streams, and two buffers.
@@ -175,6 +180,10 @@ impl Rank {
 
     /// The sum of all ranks' first numbers of a buffer, in place.
     fn sum(&self, buffer: u64, count: usize, stream: usize) -> Result<(), Error> {
+        self.sum_on(buffer, count, self.stream(stream))
+    }
+
+    fn sum_on(&self, buffer: u64, count: usize, stream: u64) -> Result<(), Error> {
         let arguments = Arguments {
             collective: Collective::AllReduce,
             input: pointer(buffer),
@@ -185,7 +194,7 @@ impl Rank {
             root: 0,
         };
         // SAFETY: the buffer has so many numbers, and is used in the order of the stream.
-        unsafe { self.comm.run_on(&arguments, self.stream(stream)) }
+        unsafe { self.comm.run_on(&arguments, stream) }
     }
 
     fn transfer(&self, transfers: &[Transfer], stream: usize) -> Result<(), Error> {
@@ -321,6 +330,50 @@ fn transfers_of_ranks_that_share_gpus() {
     ) {
         Rank::all(&[0, 1, 0, 1], every_transfer);
     }
+}
+
+/// Access that the driver grants and that is wrong is told once.
+#[test]
+fn a_fallback_is_told() {
+    let test = "a_fallback_is_told";
+    match said(test, "dgx-h100", &["stray 1 stores"], &[]) {
+        None => Rank::all(&[0, 1], adds),
+        Some(said) => {
+            let words = "topo: fallback: SHM instead of P2P to rank 1: the driver grants access";
+            assert_eq!(said.matches(words).count(), 1, "{said}");
+        }
+    }
+}
+
+/// The second GPU gets no kernel, and that of the first does not end: neither its memory nor the
+/// GPU is used again.
+#[test]
+fn half_of_a_launch_on_urgent_streams() {
+    let test = "half_of_a_launch_on_urgent_streams";
+    let lines = ["fail cuLaunchKernelEx 4 1", "fault 0 2 hang"];
+    if !inside(test, "dgx-h100", &lines, &["call 4 fails", "leak"]) {
+        return;
+    }
+    Rank::all(&[0, 1], |own| {
+        let (mut stream, flags) = (null_mut(), 1);
+        // SAFETY: the context is current; the driver writes a handle.
+        unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, -1) }
+            .result()
+            .unwrap();
+        let failed = own.sum_on(own.input, 100, stream.expose_provenance() as u64);
+        assert!(failed.unwrap_err().to_string().contains("on GPU 1"));
+        let id = Comm::new_id().unwrap();
+        let options = Options {
+            gpu: Some(own.device as u32),
+            ..Options::default()
+        };
+        let again = Comm::join(&id, 0, 1, &options).err().unwrap().to_string();
+        assert!(
+            again.contains("does not end although it was told to"),
+            "{again}"
+        );
+        Ok(())
+    });
 }
 
 /// What cannot run is refused before anything is enqueued, and the communicator stays usable.
