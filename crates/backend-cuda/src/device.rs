@@ -258,10 +258,17 @@ impl Device {
         streams.try_for_each(|it| unsafe { result::stream::synchronize(it.handle()) })
     }
 
+    /// Fails with "not ready" while its kernels run.
+    pub(crate) fn query(&self) -> Result<(), DriverError> {
+        let mut streams = [&self.stream, &self.urgent].into_iter();
+        // SAFETY: the streams are the device's.
+        streams.try_for_each(|it| unsafe { sys::cuStreamQuery(it.handle()) }.result())
+    }
+
     /// Submits a launch in the order of these streams of callers: to the stream of kernels or, if
     /// one of them has a priority above the default, to one with the highest, because its blocks
-    /// would wait behind those of all kernels launched before. What either stream gets runs behind
-    /// what the other one got, for which `event` is recorded.
+    /// would wait behind those of all kernels launched before. A launch waits for the one before,
+    /// also if that is on the other of these two streams; `event` is recorded for that.
     pub(crate) fn submit_among(
         &self,
         callers: &[u64],

@@ -45,14 +45,20 @@ pub struct Options {
 }
 
 impl Options {
-    /// Those of GPUs with these numbers whose kernels are launched so.
-    pub fn of(devices: Vec<u32>, launches: &LaunchOptions) -> Self {
-        let is_wanted = |it: &MemoryKind| launches.memory.as_deref() == Some(it.name());
-        Self {
+    /// Options for opening the GPUs with these numbers, to launch kernels with `launches`.
+    ///
+    /// # Errors
+    /// There is no such kind of memory.
+    pub fn of(devices: Vec<u32>, launches: &LaunchOptions) -> Result<Self, Error> {
+        let kind = |name: &String| {
+            let found = MemoryKind::ALL.into_iter().find(|it| it.name() == name);
+            found.ok_or_else(|| Error::NoSuchMemory { name: name.clone() })
+        };
+        Ok(Self {
             devices,
-            memory: MemoryKind::ALL.into_iter().find(is_wanted),
+            memory: launches.memory.as_ref().map(kind).transpose()?,
             ..Self::default()
-        }
+        })
     }
 
     /// How long the driver may take to load, and then to start.

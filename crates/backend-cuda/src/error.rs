@@ -65,6 +65,12 @@ pub enum Error {
         /// GPUs of this machine.
         count: u32,
     },
+    /// The kind of memory that is shared with other processes is unknown.
+    #[error("`{name}` is no kind of memory; expected fabric, descriptor or ipc")]
+    NoSuchMemory {
+        /// The given name.
+        name: String,
+    },
     /// There are no kernels for a GPU.
     #[error("there are no kernels for {device} (compute capability {major}.{minor}): {why}")]
     NoKernels {

@@ -222,12 +222,10 @@ impl RunningLaunch {
                 return false;
             }
             // After an abort, the last event may not have been recorded.
-            // SAFETY: the event and the stream are there until this is dropped.
-            let asked = unsafe {
-                match self.aborted && !self.in_order {
-                    true => sys::cuStreamQuery(device.stream()).result(),
-                    false => result::event::query(*end),
-                }
+            let asked = match self.aborted && !self.in_order {
+                true => device.query(),
+                // SAFETY: the event is there until this is dropped.
+                false => unsafe { result::event::query(*end) },
             };
             // A GPU that reports an error runs nothing any more.
             !asked.is_err_and(is_pending)

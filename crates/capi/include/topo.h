@@ -93,7 +93,9 @@ typedef struct topo_id {
 #define TOPO_COPIES 8u
 
 /* Zeros are the defaults. All ranks give equal flags, timeout_ms, blocks and plans. A plan, which
- * topo plan -o wrote, is of as many ranks; communicators that are split off have none. */
+ * topo plan -o wrote, is of as many ranks; communicators that are split off have none. blocks 0: at
+ * most 32, and a quarter of those that fit; UINT32_MAX: all that fit, only if no other communicator
+ * of this process runs at the same time. */
 typedef struct topo_options {
     uint32_t bytes;           /* sizeof(topo_options) */
     uint32_t flags;           /* a sum of the flags above */
@@ -103,7 +105,7 @@ typedef struct topo_options {
     const char *host_id;      /* replaces the identity of this host, or NULL */
     const char *plan;         /* the file of a plan whose channels, NICs and proxies are used, or NULL */
     uint32_t gpu;             /* with TOPO_CUDA: CUDA's number of this rank's GPU, from 0 */
-    uint32_t blocks;          /* most thread blocks of a collective on it; 0: 32; UINT32_MAX: all */
+    uint32_t blocks;          /* most thread blocks of a collective on it */
 } topo_options;
 
 /* The version of the library, such as "0.1.0". */

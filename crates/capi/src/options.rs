@@ -53,7 +53,8 @@ pub struct topo_options {
     pub plan: *const c_char,
     /// With `TOPO_CUDA`: CUDA's number of this rank's GPU, from 0.
     pub gpu: u32,
-    /// Most thread blocks of a collective on this GPU. 0 is 32; `u32::MAX` all that fit.
+    /// Most thread blocks of a collective on this GPU. 0 is at most 32, and a quarter of those that
+    /// fit; `u32::MAX` all, only if no other communicator of this process runs at the same time.
     pub blocks: u32,
 }
 

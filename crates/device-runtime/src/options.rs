@@ -22,16 +22,17 @@ pub struct LaunchOptions {
     /// ranks needs to saturate its memory. Lanes that use FIFOs have one block.
     pub most_shares: u32,
     /// Most blocks of a rank, unless a request names more channels; 0: all that are resident at
-    /// once. The rest of a GPU is for other kernels and communicators.
+    /// once, only if no other communicator of this process runs at the same time. The rest of a GPU
+    /// is for other kernels and communicators.
     pub most_blocks: u32,
     /// By collective: bytes of a message from which switches reduce and multicast (NVLS) where they
     /// can, as the plan says. Others only if a request chooses that.
     pub nvls_from: Vec<(Collective, u64)>,
     /// Whether to record when each lane of a launch begins and ends ([`ProcessRanks::take_spans`]).
     pub trace: bool,
-    /// Whether devices may access each other's memory (`NCCL_P2P_DISABLE` clears it).
+    /// Whether devices may access each other's memory (`NCCL_P2P_DISABLE=1` clears it).
     pub p2p: bool,
-    /// Whether connections may use host memory instead (`NCCL_SHM_DISABLE` clears it).
+    /// Whether connections may use host memory instead (`NCCL_SHM_DISABLE=1` clears it).
     pub shm: bool,
     /// The only kind of memory that is shared with other processes, by its name
     /// (`NCCL_CUMEM_ENABLE`); `None`: the best one.
@@ -81,10 +82,12 @@ impl LaunchOptions {
         variable: &dyn Fn(&str) -> Option<String>,
         nvls_from: Vec<(Collective, u64)>,
     ) -> Self {
+        // As for NCCL, an empty one is not set.
+        let variable = |name| variable(name).filter(|value| !value.trim().is_empty());
         let is = |name, wanted: fn(&str) -> bool| {
             variable(name).is_some_and(|value| wanted(value.trim()))
         };
-        let is_on = |name| is(name, |value| value != "0");
+        let is_one = |name| is(name, |value| value.parse() == Ok(1));
         // NCCL's names: its own virtual memory, or not.
         let memory = variable("NCCL_CUMEM_ENABLE").and_then(|value| match value.trim() {
             "0" => Some("ipc".to_owned()),
@@ -92,12 +95,12 @@ impl LaunchOptions {
             _ => None,
         });
         Self {
-            p2p: !is_on("NCCL_P2P_DISABLE"),
-            shm: !is_on("NCCL_SHM_DISABLE"),
+            p2p: !is_one("NCCL_P2P_DISABLE"),
+            shm: !is_one("NCCL_SHM_DISABLE"),
             memory,
             rdma: !is("NCCL_NET_GDR_LEVEL", |value| ["LOC", "0"].contains(&value)),
             rdma_read: !is("NCCL_NET_GDR_READ", |value| value == "0"),
-            force_flush: is_on("NCCL_NET_FORCE_FLUSH"),
+            force_flush: is("NCCL_NET_FORCE_FLUSH", |value| value != "0"),
             nvls_from,
             ..Self::nccl()
         }

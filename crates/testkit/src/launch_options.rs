@@ -42,11 +42,15 @@ const USUAL: Case = Case {
 /// NVLS from 1 KiB on.
 const NVLS: Setting = ("NCCL_ALGO", "NVLS");
 const NO_P2P: Setting = ("NCCL_P2P_DISABLE", "1");
+const EMPTY: Setting = ("NCCL_P2P_DISABLE", "");
 const NO_SHM: Setting = ("NCCL_SHM_DISABLE", "1");
 
 /// All cases.
 pub const CASES: [Case; 9] = [
-    USUAL,
+    Case {
+        variables: &[EMPTY],
+        ..USUAL
+    },
     Case {
         variables: &[NO_P2P],
         calls: &[HOST],
@@ -70,6 +74,7 @@ pub const CASES: [Case; 9] = [
         ..USUAL
     },
     Case {
+        variables: &[EMPTY],
         plan: Some(&[NO_P2P]),
         calls: &[HOST],
         ..USUAL

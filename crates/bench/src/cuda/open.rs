@@ -123,7 +123,7 @@ pub(super) fn open_place(place: u32, spec: &Spec) -> Result<Cuda> {
 fn open_devices(numbers: Vec<u32>, launches: &LaunchOptions, longest: Duration) -> Result<Cuda> {
     Ok(Cuda::open(&Options {
         longest_start: Some(longest),
-        ..Options::of(numbers, launches)
+        ..Options::of(numbers, launches)?
     })?)
 }
 

@@ -287,6 +287,7 @@ fn sizes_of(arguments: &RunArguments) -> Result<Vec<u64>> {
 fn devices(arguments: &RunArguments, environment: &Environment, plan: Option<&Plan>) -> Devices {
     let variable = |name: &str| {
         let given = environment.nccl_value(&arguments.variables, name);
+        let given = given.filter(|value| !value.trim().is_empty());
         given.or_else(|| setting(&plan?.settings, name))
     };
     // The plan's parts say from where NVLS is taken.

@@ -169,6 +169,21 @@ fn access_that_is_granted_and_wrong() {
     assert!(page.contains("rank 0 reaches 1 by P2P, 1 by SHM"), "{page}");
 }
 
+/// A kernel that tries a peer's memory does not end. Its rank says so later than the others waited.
+#[test]
+fn a_trial_that_never_ends() {
+    let phantom = Phantom::new("dgx-h100", &["fault 0 1 hang"]);
+    for starter in ["", "--processes"] {
+        let errors = refused(
+            &phantom,
+            &format!("--ranks 2 all-reduce --timeout 2 {starter}"),
+        );
+        let words = "a kernel of rank 0 that tried memory of rank 1: it does not end (GPU 0: ";
+        assert!(errors.contains(words), "{starter}: {errors}");
+        assert!(errors.contains("NCCL_P2P_DISABLE=1"), "{starter}: {errors}");
+    }
+}
+
 /// PCIe may split a line of LL128, also between GPUs with P2P.
 #[test]
 fn no_ll128_over_pcie() {

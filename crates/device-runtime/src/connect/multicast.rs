@@ -1,12 +1,13 @@
 //! Scratch memory with a multicast address (NVLS), made by all ranks together.
 //!
 //! There is one window, which grows: a program that needs more than it has gets a new one, of a
-//! power of two of bytes or the device's granularity, which later programs use, too. The old one
-//! lives until the last program that was prepared with it is gone. A window is made while the
-//! program that needs it is wired, which all ranks do together, so all know the same one. Rank 0
-//! creates the window and the others join. Once all are members, each binds its memory, and once
-//! all have bound, kernels may use it. Both meetings exchange every rank's outcome, so if one rank
-//! fails, all fail with its reason before anything runs.
+//! power of two of bytes or the device's granularity, which later programs use, too. The old ones
+//! are kept until the last rank of the process is gone, because a kernel that does not end may
+//! still use them; together they are shorter than the latest. A window is made while the program
+//! that needs it is wired, which all ranks do together, so all know the same one. Rank 0 creates
+//! the window and the others join. Once all are members, each binds its memory, and once all have
+//! bound, kernels may use it. Both meetings exchange every rank's outcome, so if one rank fails,
+//! all fail with its reason before anything runs.
 //!
 //! A rank runs one program at a time and waits in it for the others, so only one launch uses a
 //! window at a time.
@@ -117,7 +118,10 @@ impl<M: DeviceDriver> Connector<'_, '_, M> {
             Some(long) => Arc::clone(long),
             None => Arc::new(self.make_window(bytes)?),
         };
-        self.known.windows.latest = Some(Arc::clone(&window));
+        let before = self.known.windows.latest.replace(Arc::clone(&window));
+        if let Some(old) = before.filter(|it| !Arc::ptr_eq(it, &window)) {
+            self.shared.keep(old, None);
+        }
         self.known.windows.of_program = Some(window);
         Ok(())
     }

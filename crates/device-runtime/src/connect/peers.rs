@@ -5,7 +5,7 @@
 //! they should (`trial`). P2P needs success at both ends. All ranks learn all results, so they
 //! agree on what depends on every pair: direct transfers, LL128.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use executor::Transport;
 use executor::bootstrap::{Bootstrap, exchange};
@@ -19,6 +19,9 @@ use crate::process_ranks::ProcessRanks;
 
 /// Prefix of a problem between ranks on different hosts, where lack of P2P is normal.
 const OTHER_HOST: &str = "other host: ";
+
+/// How much longer than its tries a rank may take until it knows that a kernel does not end.
+const ENDING: Duration = Duration::from_secs(10);
 
 /// A rank's peers whose memory it cannot open, and why.
 type Problems = Vec<(u32, String)>;
@@ -161,7 +164,7 @@ pub(crate) fn meet<M: DeviceDriver>(
         return Ok(peers);
     }
     let trial = match shared.options.p2p {
-        true => Trial::new(&shared.driver, device, (rank, bootstrap.ranks()), false),
+        true => Trial::new(shared, device, (rank, bootstrap.ranks()), false),
         false => Err(disabled()),
     };
     let nics = bootstrap.network().is_some_and(|it| it.reaches_devices());
@@ -187,12 +190,10 @@ pub(crate) fn meet<M: DeviceDriver>(
         longest,
     };
     let problems = tries.try_peers(bootstrap, &infos)?;
-    let problems = exchange(bootstrap, "device/tried", &problems, longest)?;
+    // A rank whose kernel does not end says so later than `longest`.
+    let patience = longest.saturating_mul(2) + ENDING;
+    let problems = exchange(bootstrap, "device/tried", &problems, patience)?;
     let problems = tries.find_lost(bootstrap, problems)?;
-    // Peers have opened the memory until now; a driver may keep it open longer.
-    if let Ok(trial) = trial {
-        shared.keep(trial.memory, None);
-    }
     let one_host = (0..bootstrap.ranks()).all(|peer| bootstrap.same_host(peer));
     let serves = |kind: &str| one_host || shared.driver.spans_hosts(kind);
     let candidates = infos.iter().map(|it| Candidate {
@@ -222,7 +223,7 @@ pub(crate) fn meet<M: DeviceDriver>(
 struct Tries<'a, M: DeviceDriver> {
     shared: &'a ProcessRanks<M>,
     /// The own test memory; or why there is none.
-    trial: Result<&'a Trial<M>, String>,
+    trial: Result<&'a Trial, String>,
     longest: Duration,
 }
 
@@ -235,7 +236,7 @@ impl<M: DeviceDriver> Tries<'_, M> {
     ) -> Result<Problems, Error> {
         let (rank, mut problems) = (bootstrap.rank(), Problems::new());
         let bytes = trial_bytes(bootstrap.ranks());
-        let driver = &self.shared.driver;
+        let (driver, until) = (&self.shared.driver, Instant::now() + self.longest);
         for (peer, info) in (0..).zip(infos).filter(|(peer, _)| *peer != rank) {
             let remote = !bootstrap.same_host(peer);
             let tried = match (&self.trial, &info.memory) {
@@ -246,8 +247,7 @@ impl<M: DeviceDriver> Tries<'_, M> {
                 }
                 (Ok(trial), Ok(word)) => {
                     let address = driver.import(self.shared.device(rank), word, bytes);
-                    let tried =
-                        address.and_then(|at| trial.reach(self.shared, (peer, at), self.longest));
+                    let tried = address.and_then(|at| trial.reach(self.shared, (peer, at), until));
                     if let Err(why) = &tried {
                         let usable = trial.expect_usable(driver, why);
                         usable.map_err(|why| Error::Device { rank, why })?;

@@ -28,16 +28,15 @@ const LOOK_AT: &str = "see whether an IOMMU or PCIe's access control (ACS) is on
 /// Sleep between two polls of a kernel that moves two values.
 const NAP: Duration = Duration::from_micros(20);
 
-/// Trial memory of a device.
-pub(super) struct Trial<M: DeviceDriver> {
+/// Trial memory of a device, and the kernel's steps. They are kept until the last rank of the
+/// process is gone: to free memory may wait for kernels of other communicators, and peers may have
+/// it open.
+pub(super) struct Trial {
     device: u32,
     /// A rank on it.
     rank: u32,
     /// Address of the memory.
     pub address: u64,
-    pub memory: M::Block,
-    /// The kernel's steps.
-    _program: M::Block,
     part: LaunchPart,
 }
 
@@ -74,21 +73,22 @@ pub(super) fn trial_bytes(ranks: u32) -> u64 {
     STORED + u64::from(ranks) * VALUE_BYTES
 }
 
-impl<M: DeviceDriver> Trial<M> {
+impl Trial {
     /// Makes the trial memory of a device with this rank, one of `ranks`. `alone`: all are in this
     /// process.
-    pub fn new(
-        driver: &M,
+    pub fn new<M: DeviceDriver>(
+        shared: &ProcessRanks<M>,
         device: u32,
         (rank, ranks): (u32, u32),
         alone: bool,
     ) -> Result<Self, String> {
-        let bytes = trial_bytes(ranks);
+        let (driver, bytes) = (&shared.driver, trial_bytes(ranks));
         let (memory, address) = match alone {
             true => driver.allocate(device, bytes)?,
             false => driver.allocate_for_peers(device, bytes)?,
         };
-        // What is not stored must not look as if it were.
+        shared.keep(memory, None);
+        // Otherwise values that an earlier trial left there would count as stored.
         driver.write(device, address, &vec![0; bytes as usize])?;
         driver.write(device, address + OWN, &value(rank))?;
         let stored = STORED + u64::from(rank) * VALUE_BYTES;
@@ -99,6 +99,7 @@ impl<M: DeviceDriver> Trial<M> {
         };
         let steps_at = (size_of::<FlatLane>() as u64).next_multiple_of(256);
         let (program, lanes) = driver.allocate(device, steps_at + size_of_val(&steps) as u64)?;
+        shared.keep(program, None);
         driver.write(device, lanes, bytemuck::bytes_of(&lane))?;
         driver.write(device, lanes + steps_at, bytemuck::cast_slice(&steps))?;
         let part = LaunchPart {
@@ -115,8 +116,6 @@ impl<M: DeviceDriver> Trial<M> {
             device,
             rank,
             address,
-            memory,
-            _program: program,
             part,
         })
     }
@@ -126,14 +125,14 @@ impl<M: DeviceDriver> Trial<M> {
     ///
     /// # Errors
     /// The kernel loads another value, fails or does not end.
-    pub fn reach(
+    pub fn reach<M: DeviceDriver>(
         &self,
         shared: &ProcessRanks<M>,
         (peer, address): (u32, u64),
-        longest: Duration,
+        until: Instant,
     ) -> Result<(), String> {
         let rank = self.rank;
-        let ran = self.run(shared, address, longest);
+        let ran = self.run(shared, address, until);
         match ran.map_err(|why| {
             format!("a kernel of rank {rank} that tried memory of rank {peer}: {why}")
         })? {
@@ -146,17 +145,17 @@ impl<M: DeviceDriver> Trial<M> {
     }
 
     /// Fails with the reason of a try if the device is lost with it.
-    pub fn expect_usable(&self, driver: &M, why: &str) -> Result<(), String> {
+    pub fn expect_usable(&self, driver: &impl DeviceDriver, why: &str) -> Result<(), String> {
         let usable = driver.synchronize(self.device);
-        usable.map_err(|_| format!("{why}; NCCL_P2P_DISABLE=1 tries none"))
+        usable.map_err(|lost| format!("{why} ({lost}); NCCL_P2P_DISABLE=1 tries none"))
     }
 
     /// Runs the kernel. Returns what it has loaded.
-    fn run(
+    fn run<M: DeviceDriver>(
         &self,
         shared: &ProcessRanks<M>,
         address: u64,
-        longest: Duration,
+        until: Instant,
     ) -> Result<[u8; VALUE_BYTES as usize], String> {
         let part = LaunchPart {
             buffers: [self.address, address, 0],
@@ -174,7 +173,6 @@ impl<M: DeviceDriver> Trial<M> {
         };
         let once = Repeats { count: 1, graph: 0 };
         let mut running = shared.driver.start(&[start], once)?;
-        let until = Instant::now() + longest;
         while !running.poll()? {
             if Instant::now() > until {
                 return Err("it does not end".to_owned());
@@ -191,7 +189,7 @@ impl<M: DeviceDriver> Trial<M> {
     ///
     /// # Errors
     /// It is not.
-    pub fn holds(&self, driver: &M, peer: u32) -> Result<(), String> {
+    pub fn holds(&self, driver: &impl DeviceDriver, peer: u32) -> Result<(), String> {
         let mut stored = [0; VALUE_BYTES as usize];
         let at = self.address + STORED + u64::from(peer) * VALUE_BYTES;
         driver.read(self.device, at, &mut stored)?;
@@ -207,7 +205,7 @@ impl<M: DeviceDriver> Trial<M> {
 }
 
 /// Tries the memory of all pairs of devices of this process to which the driver grants access.
-/// `devices`: each with a rank on it, one of `ranks`.
+/// `devices`: each with a rank on it, one of `ranks`. All kernels together run for `longest`.
 ///
 /// # Errors
 /// There is no memory, or a GPU is lost.
@@ -216,17 +214,16 @@ pub(super) fn try_all<M: DeviceDriver>(
     (devices, ranks): (&[(u32, u32)], u32),
     longest: Duration,
 ) -> Result<Vec<Disproved>, String> {
-    let driver = &shared.driver;
-    let make = |(device, rank): &(u32, u32)| Trial::new(driver, *device, (*rank, ranks), true);
-    let trials: Result<Vec<Trial<M>>, String> = devices.iter().map(make).collect();
+    let (driver, until) = (&shared.driver, Instant::now() + longest);
+    let make = |(device, rank): &(u32, u32)| Trial::new(shared, *device, (*rank, ranks), true);
+    let trials: Result<Vec<Trial>, String> = devices.iter().map(make).collect();
     let trials = trials?;
     let mut disproved = Vec::new();
     for own in &trials {
-        let granted = |it: &&Trial<M>| {
-            it.device != own.device && driver.reaches(own.device, it.device).is_ok()
-        };
+        let granted =
+            |it: &&Trial| it.device != own.device && driver.reaches(own.device, it.device).is_ok();
         for peer in trials.iter().filter(granted) {
-            let tried = own.reach(shared, (peer.rank, peer.address), longest);
+            let tried = own.reach(shared, (peer.rank, peer.address), until);
             let tried = tried.and_then(|()| peer.holds(driver, own.rank));
             let Err(why) = tried else { continue };
             own.expect_usable(driver, &why)?;

@@ -263,7 +263,8 @@ pub fn fingerprint(plan: &Plan, nvls_from: &[(Collective, u64)]) -> serde_json::
     if let Some(forests) = &plan.forests {
         hash.update(serde_json::to_vec(forests)?);
     }
-    for (_, from) in nvls_from {
+    for (collective, from) in nvls_from {
+        hash.update(collective.command_name());
         hash.update(from.to_le_bytes());
     }
     let hash = hash.finalize();

@@ -95,7 +95,8 @@ impl Strays {
     }
 }
 
-/// Carries out a planted fault that comes before the kernel runs. Returns whether it runs not.
+/// Carries out a planted fault that comes before the kernel runs. Returns whether the kernel must
+/// not run.
 fn ends_at_once(
     driver: &'static Driver,
     (device, number): (usize, u64),

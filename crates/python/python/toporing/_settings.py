@@ -31,7 +31,7 @@ def settings(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def run_plan(
-    given: Plan | str | os.PathLike[str] | None, environment: Mapping[str, str]
+    given: Plan | str | os.PathLike[str] | tuple[str, str, bool] | None, environment: Mapping[str, str]
 ) -> tuple[str, str, bool] | None:
     """The plan that ranks run, its name and its text, and whether it must be of as many ranks.
 
@@ -41,6 +41,8 @@ def run_plan(
     if given is None:
         file = environment.get("TOPO_PLAN")
         return (file, _native.read(file), False) if file else None
+    if isinstance(given, tuple):
+        return given
     if isinstance(given, (str, os.PathLike)):
         return (os.fspath(given), _native.read(given), True)
     from toporing.planning import Plan

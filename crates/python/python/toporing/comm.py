@@ -54,7 +54,9 @@ class Communicator:
         the file that `TOPO_PLAN` names, if that has as many ranks. All ranks give the same.
 
         `gpu` is CUDA's number of this rank's GPU. All ranks give one, or none does. `blocks` is the
-        most thread blocks of a collective on it (0: all that fit; None: 32), equal on all ranks."""
+        most thread blocks of a collective on it (None: at most 32, and a quarter of those that fit;
+        0: all, only if no other communicator of this process runs at the same time), equal on all
+        ranks."""
         self._comm = _native.Comm(
             identity,
             rank,

@@ -154,7 +154,7 @@ fn open(
     let mut gpus: Vec<u32> = here.iter().filter_map(of_rank).collect();
     gpus.sort_unstable();
     gpus.dedup();
-    let options = backend_cuda::Options::of(gpus.clone(), &launches);
+    let options = backend_cuda::Options::of(gpus.clone(), &launches).map_err(system)?;
     let cuda = Cuda::open(&options).map_err(system)?;
     // Ranks of other processes have no place here.
     let place = |number: &u32| gpus.binary_search(number).unwrap_or(0) as u32;
@@ -162,6 +162,16 @@ fn open(
     let ranks = ProcessRanks::new(cuda, launches, places);
     open.insert(key, Arc::downgrade(&ranks));
     Ok(ranks)
+}
+
+/// Says which rank of its host rank 0 reaches by SHM although no variable says so.
+fn tell_fallback(ranks: &ProcessRanks<Cuda>) {
+    let reached = ranks.reached();
+    let mut all = reached.iter().filter(|it| it.rank == 0);
+    let fallen_back = all.find_map(|it| Some((it.peer, it.fallen_back.as_ref()?)));
+    if let Some((peer, why)) = fallen_back.filter(|(_, why)| !why.contains("_DISABLE")) {
+        eprintln!("topo: fallback: SHM instead of P2P to rank {peer}: {why}");
+    }
 }
 
 /// Gathers numbers of all ranks.
@@ -269,6 +279,9 @@ impl Gpu {
             .map_err(|why| Fault::new(Code::System, why))?;
         let kernels = Kernels::new(Arc::clone(&process_ranks), rank);
         let communicator = Communicator::join(kernels, Box::new(hosts), &settings)?;
+        if rank == 0 {
+            tell_fallback(&process_ranks);
+        }
         let watched = Arc::new(Watched {
             state: Mutex::new(State {
                 communicator: Some(communicator),

@@ -35,8 +35,9 @@ pub struct Options {
     /// The driver's number of this rank's GPU, for collectives on its memory
     /// ([`Comm::run_on`](crate::communicator::Comm::run_on)). All ranks give one, or none does.
     pub gpu: Option<u32>,
-    /// Most thread blocks of a collective on this rank's GPU; 0: all that fit; `None`: 32. All
-    /// ranks give the same.
+    /// Most thread blocks of a collective on this rank's GPU; `None`: 32. A quarter of those that
+    /// fit is the most, but for 0: all that fit, only if no other communicator of this process runs
+    /// at the same time. All ranks give the same.
     pub blocks: Option<u32>,
     /// NCCL's settings of a plan of which these ranks are a part. Variables of the environment
     /// override them.
@@ -85,6 +86,7 @@ impl Options {
         let settings = self.all_settings();
         let variable = |name: &str| {
             let given = std::env::var(name).ok();
+            let given = given.filter(|value| !value.trim().is_empty());
             given.or_else(|| setting(&settings, name))
         };
         let nvls_from = plan.map_or_else(Vec::new, |plan| plan.nvls_from.clone());
@@ -100,6 +102,8 @@ impl Options {
     pub fn join(&self, id: &UniqueId, rank: u32, ranks: u32) -> net::Options {
         let meeting = Meeting::Roots(id.roots.clone());
         let roots = served().remove(&id.to_string());
+        let usual = LaunchOptions::nccl().most_blocks;
+        let most_blocks = self.blocks.unwrap_or(usual);
         net::Options {
             roots: roots.unwrap_or_default(),
             interfaces: self.interfaces(),
@@ -109,7 +113,7 @@ impl Options {
             alike: vec![
                 ("TOPO_DEBUG".to_owned(), self.debug.to_string()),
                 ("TOPO_CUDA".to_owned(), self.gpu.is_some().to_string()),
-                ("blocks".to_owned(), format!("{:?}", self.blocks)),
+                ("blocks".to_owned(), most_blocks.to_string()),
                 (
                     "TOPO_ALLOCATED".to_owned(),
                     self.allocated_buffers.to_string(),

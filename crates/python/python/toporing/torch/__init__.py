@@ -19,6 +19,7 @@ from typing import Any, Union
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _Backend
 
+from toporing._expect import expect
 from toporing.planning import Plan
 from toporing.torch.backend import Operations
 from toporing.torch.halves import install
@@ -28,8 +29,8 @@ _MOST_HELD = 4096
 
 __all__ = ["Options", "TopoBackend", "TopoProcessGroup", "register"]
 
-#: A plan, or the file of one.
-_Planned = Union[Plan, str, "PathLike[str]"]
+#: A plan, the file of one, or what a part of a group gets: its name, its text, False.
+_Planned = Union[Plan, str, "PathLike[str]", "tuple[str, str, bool]"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,9 @@ class Options:
 
     #: The plan that the ranks run; all give the same.
     plan: _Planned | None = None
-    #: Most thread blocks of a collective on a GPU (0: all that fit; None: 32); all give the same.
+    #: Most thread blocks of a collective on a GPU (None: at most 32, and a quarter of those that fit;
+    #: 0: all, only if no other communicator of this process runs at the same time); all give the
+    #: same.
     blocks: int | None = None
 
 
@@ -67,7 +70,9 @@ class TopoBackend(Operations, _Backend):
         timeout = getattr(opts, "_timeout", None) or self._timeout
         name = "topo/split/" + "-".join(map(str, ranks))
         part = dist.PrefixStore(name, store)
-        options = Options(blocks=self._blocks)
+        # Parts obey the settings of the plan; those of as many ranks run it.
+        run = self._run_plan
+        options = Options(None if run is None else (*run[:2], False), self._blocks)
         return TopoBackend(part, ranks.index(self._rank), len(ranks), timeout, options)
 
 
@@ -139,6 +144,8 @@ def _has_backends_in_python() -> bool:
 
 def _make(group: Any, options: Any) -> Any:
     kind = TopoBackend if _has_backends_in_python() else TopoProcessGroup
+    # Torch's own have only a timeout, which the group has, too.
+    expect("pg_options", options, Options, _Backend.Options, type(None))
     given = options if isinstance(options, Options) else Options()
     return kind(group.store, group.group_rank, group.group_size, group.timeout, given)
 

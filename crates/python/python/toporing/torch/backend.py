@@ -57,7 +57,7 @@ class Operations(Launching, MonitoredBarriers):
         self._store = store
         chosen = settings(os.environ)
         # Before the others wait for this rank.
-        run = run_plan(options.plan, os.environ)
+        self._run_plan = run = run_plan(options.plan, os.environ)
         self._blocks = options.blocks
         self._longest = 600.0 if timeout is None else timeout.total_seconds()
         make = lambda: _native.unique_id(chosen["interfaces"])  # noqa: E731

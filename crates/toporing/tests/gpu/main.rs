@@ -2,6 +2,8 @@
 //! test starts itself again on the phantom machine, because the loader reads its folders when a
 //! process starts.
 
+mod failed;
+
 use std::ptr::null_mut;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -28,8 +30,13 @@ const MOST: usize = 1 << 17;
 /// Whether this process has the ranks. Otherwise starts it, and checks that it succeeded without a
 /// broken rule or a leak, but for reports with `asked_for`.
 fn inside(test: &str, machine: &str, lines: &[&str], asked_for: &[&str]) -> bool {
+    said(test, machine, lines, asked_for).is_none()
+}
+
+/// As [`inside`]. What the started process has said; `None` if this one has the ranks.
+fn said(test: &str, machine: &str, lines: &[&str], asked_for: &[&str]) -> Option<String> {
     if std::env::var(INSIDE).is_ok_and(|it| it == test) {
-        return true;
+        return None;
     }
     let own = std::env::current_exe().unwrap();
     let phantom = Phantom::new(own.parent().unwrap(), machine, lines).unwrap();
@@ -60,7 +67,7 @@ fn inside(test: &str, machine: &str, lines: &[&str], asked_for: &[&str]) -> bool
     let mut problems = phantom.problems();
     problems.retain(|it| !asked_for.iter().any(|asked| it.contains(asked)));
     assert_eq!(problems, [] as [&str; 0], "{said}");
-    false
+    Some(said)
 }
 
 /// A rank with its GPU: the context, two streams, and two buffers.
@@ -175,6 +182,10 @@ impl Rank {
 
     /// The sum of all ranks' first numbers of a buffer, in place.
     fn sum(&self, buffer: u64, count: usize, stream: usize) -> Result<(), Error> {
+        self.sum_on(buffer, count, self.stream(stream))
+    }
+
+    fn sum_on(&self, buffer: u64, count: usize, stream: u64) -> Result<(), Error> {
         let arguments = Arguments {
             collective: Collective::AllReduce,
             input: pointer(buffer),
@@ -185,7 +196,7 @@ impl Rank {
             root: 0,
         };
         // SAFETY: the buffer has so many numbers, and is used in the order of the stream.
-        unsafe { self.comm.run_on(&arguments, self.stream(stream)) }
+        unsafe { self.comm.run_on(&arguments, stream) }
     }
 
     fn transfer(&self, transfers: &[Transfer], stream: usize) -> Result<(), Error> {
