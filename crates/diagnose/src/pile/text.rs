@@ -219,10 +219,13 @@ impl Pile {
     }
 }
 
+/// The kind of a text of which nothing is recognized.
+pub(crate) const UNRECOGNIZED: &str = "text";
+
 /// The kind of a text with this number of lines.
 fn kind_of_text(kinds: &[&str], number: u64) -> String {
     let kind = match kinds.is_empty() {
-        true => "text".to_owned(),
+        true => UNRECOGNIZED.to_owned(),
         false => kinds.join(", "),
     };
     let lines = match number {
