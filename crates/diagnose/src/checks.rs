@@ -3,8 +3,7 @@
 use findings::causes::Certainty;
 use findings::{Check, Maturity};
 
-use crate::pile::UNRECOGNIZED;
-use crate::verdict::{FirstError, Input, Verdict, ranks};
+use crate::verdict::{FirstError, Input, UNRECOGNIZED, Verdict, ranks};
 
 /// Most inputs that a check names.
 const MOST_NAMES: usize = 4;

@@ -3,7 +3,6 @@
 mod text;
 
 use std::io::{BufRead, Read, Result};
-pub(crate) use text::UNRECOGNIZED;
 
 use findings::causes::{self, Certainty};
 use findings::facts::Meaning;

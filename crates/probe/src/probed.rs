@@ -54,8 +54,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Whether the config space of a bridge above a GPU or a port could be read; none if there is no
-    /// such bridge.
+    /// Whether the config space of a bridge above a GPU or a port could be read; none if there is
+    /// no such bridge.
     pub fn are_bridges_read(&self) -> Option<bool> {
         let used = self.used_functions();
         let above = used.iter().flat_map(|it| it.bridges());

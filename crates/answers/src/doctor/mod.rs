@@ -158,8 +158,8 @@ pub struct CheckedMachine {
     pub findings: Vec<Finding>,
     /// It was probed, or recorded by a probe; others are files.
     pub is_probed: bool,
-    /// Whether the config space of a bridge above a GPU or a port could be read; none if there is no
-    /// such bridge, or it is not probed.
+    /// Whether the config space of a bridge above a GPU or a port could be read; none if there is
+    /// no such bridge, or it is not probed.
     pub are_bridges_read: Option<bool>,
 }
 

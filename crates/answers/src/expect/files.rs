@@ -63,8 +63,8 @@ pub enum FileError {
 /// The longest message that scripts measure, bytes.
 const LONG: u64 = 1 << 30;
 
-/// Bytes for each GB/s of the floor that scripts measure at most: 14 all-reduces (-w 1 -n 5, with two
-/// buffers and one), each of nearly two messages of bus traffic, take 8 s at 5 % of the floor.
+/// Bytes for each GB/s of the floor that scripts measure at most: 14 all-reduces (-w 1 -n 5, with
+/// two buffers and one), each of nearly two messages of bus traffic, take 8 s at 5 % of the floor.
 const BYTES_OF_GBPS: f64 = 0.05e9 * 8.0 / (14.0 * 2.0);
 
 /// The sizes of the all-reduce with a floor, GB/s.

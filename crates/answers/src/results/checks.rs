@@ -126,8 +126,8 @@ impl ComparedTable {
                 "{}: line {}: a row is cut or contradicts itself; expected a whole table",
                 self.file, self.first_damaged
             )),
-            // A run that failed has rows, and not what nccl-tests, which lists devices first, prints
-            // at its end.
+            // A run that failed has rows, and not what nccl-tests, which lists devices first,
+            // prints at its end.
             None if self.line > 0
                 && self.model.is_some()
                 && self.average_bus_bandwidth_gbps.is_none() =>

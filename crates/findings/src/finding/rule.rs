@@ -257,8 +257,8 @@ impl Rule {
         }
     }
 
-    /// The elements without which there is nothing to look at, and how that is said; none if it looks
-    /// at any machine.
+    /// The element without which there is nothing to look at, and how that is said; none if it
+    /// looks at any machine.
     pub const fn subject_elements(self) -> Option<(Tag, &'static str)> {
         match self {
             Self::PortDown
