@@ -146,6 +146,7 @@ fn machine(request: &JobRequest) -> Result<Answered, String> {
         findings: machine.findings(),
         content: Ok(Arc::new(machine.document)),
         is_probed: false,
+        are_bridges_read: None,
     };
     let answer =
         doctor(&[checked], &request.variables.settings()).map_err(|why| why.to_string())?;

@@ -21,6 +21,12 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    let inputs = [
+        &arguments.job.hosts.files[..],
+        arguments.measured.measured.as_slice(),
+    ]
+    .concat();
+    arguments.outputs.refuse_overwriting(&inputs)?;
     if let Some(proof) = &arguments.check {
         return run_check(proof, arguments, environment, output);
     }

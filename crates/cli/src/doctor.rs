@@ -37,7 +37,10 @@ fn check_all(
     for file in &files {
         let subject = FileOrProbe::read(*file, &arguments.source, environment, output);
         let name = file.map_or_else(String::new, |file| file.display().to_string());
-        let is_probed = matches!(subject, Ok(FileOrProbe::Probed(_)));
+        let (is_probed, are_bridges_read) = match &subject {
+            Ok(FileOrProbe::Probed(probe)) => (true, probe.are_bridges_read()),
+            _ => (false, None),
+        };
         let (findings, content) = match (subject, *file) {
             (
                 Ok(FileOrProbe::File {
@@ -59,6 +62,7 @@ fn check_all(
             content,
             findings,
             is_probed,
+            are_bridges_read,
         });
     }
     // A reader's other warnings are among the findings.
@@ -71,6 +75,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
+    arguments.outputs.refuse_overwriting(&arguments.files)?;
     let checked = check_all(arguments, environment, output)?;
     let of_amd = |machine: &&CheckedMachine| {
         let document = machine.content.as_ref();

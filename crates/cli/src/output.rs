@@ -56,8 +56,8 @@ pub(crate) fn full(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Refuses to write a plan over one of the files that it is made of.
-pub(crate) fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()> {
+/// Refuses to write what an option names over one of the files that it is made of.
+pub(crate) fn refuse_overwriting(option: &str, target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let (Ok(target), Ok(shown)) = (target.canonicalize(), full(target)) else {
         return Ok(());
     };
@@ -67,7 +67,7 @@ pub(crate) fn refuse_overwriting(target: &Path, inputs: &[PathBuf]) -> Result<()
     };
     match inputs.iter().find(is_target) {
         Some(input) => bail!(
-            "-o {}: this would overwrite the input {}; expected another file",
+            "{option} {}: this would overwrite the input {}; expected another file",
             shown.display(),
             input.display()
         ),

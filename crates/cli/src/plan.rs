@@ -36,7 +36,7 @@ pub(crate) fn run(
         );
     }
     if let Some(path) = &arguments.output {
-        output::refuse_overwriting(path, &arguments.job.hosts.files)?;
+        output::refuse_overwriting("-o", path, &arguments.job.hosts.files)?;
     }
     if let Some(file) = &arguments.check_settings {
         return check_settings::run(arguments, file.as_deref(), environment, output);

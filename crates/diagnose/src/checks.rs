@@ -3,7 +3,7 @@
 use findings::causes::Certainty;
 use findings::{Check, Maturity};
 
-use crate::verdict::{FirstError, Input, Verdict, ranks};
+use crate::verdict::{FirstError, Input, UNRECOGNIZED, Verdict, ranks};
 
 /// Most inputs that a check names.
 const MOST_NAMES: usize = 4;
@@ -33,6 +33,8 @@ pub(crate) fn checks(
             None => kinds.push((it, vec![&it.name])),
         }
     }
+    // Why one cannot be read says more than that nothing in another is recognized.
+    kinds.sort_by_key(|it| it.0.is_read);
     checks.extend(kinds.into_iter().map(|(input, names)| {
         let shown = names[..names.len().min(MOST_NAMES)].join(", ");
         let more = match names.len().saturating_sub(MOST_NAMES) {
@@ -42,6 +44,9 @@ pub(crate) fn checks(
         let check = Check::new("input", format!("{shown}{more}"), Maturity::Modelled);
         let check = check.expects("nothing that names a cause", "topo diagnose");
         match input.is_read {
+            true if input.kind.starts_with(UNRECOGNIZED) => {
+                check.unknown(format!("nothing in it is recognized: {}", input.kind))
+            }
             true => check.judged(true, &input.kind),
             false => check.unknown(&input.kind),
         }

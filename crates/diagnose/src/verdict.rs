@@ -129,6 +129,9 @@ pub struct Wait {
     pub next: Vec<usize>,
 }
 
+/// The kind of a text of which nothing is recognized.
+pub(crate) const UNRECOGNIZED: &str = "text";
+
 /// An input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Input {

@@ -54,6 +54,15 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// Whether the config space of a bridge above a GPU or a port could be read; none if there is
+    /// no such bridge.
+    pub fn are_bridges_read(&self) -> Option<bool> {
+        let used = self.used_functions();
+        let above = used.iter().flat_map(|it| it.bridges());
+        let read = above.filter_map(|it| Some(self.machine.pci.get(it)?.is_config_read));
+        read.reduce(|one, other| one || other)
+    }
+
     /// PCI functions of the GPUs in use and of the network devices, by bus id.
     pub(crate) fn used_functions(&self) -> Vec<&PciFunction> {
         let gpus = self.gpu_functions().into_iter().map(|it| &it.bus_id);

@@ -12,7 +12,7 @@ use pages::Page;
 use plan::certificate::Operation;
 use planner::{Job, Settings};
 use serde::Serialize;
-use topology::xml::Document;
+use topology::xml::{Document, Element, Tag};
 
 use crate::diff::groups::{self, Content, Groups, GroupsError, PlanOrReason};
 use crate::report::Report;
@@ -158,6 +158,9 @@ pub struct CheckedMachine {
     pub findings: Vec<Finding>,
     /// It was probed, or recorded by a probe; others are files.
     pub is_probed: bool,
+    /// Whether the config space of a bridge above a GPU or a port could be read; none if there is
+    /// no such bridge, or it is not probed.
+    pub are_bridges_read: Option<bool>,
 }
 
 impl CheckedMachine {
@@ -249,20 +252,31 @@ fn checks(all: &[CheckedMachine], groups: Option<&Groups>) -> Vec<Check> {
         }
         checks.push(passed);
     }
+    let unread = || all.iter().filter(|it| it.content.is_err());
+    let more = match unread().count() {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
     for it in all {
-        if let Err(why) = &it.content {
+        if let (Err(why), Some(first)) = (&it.content, unread().next()) {
             let mut unread = Check::new("readable", &it.file, Maturity::Modelled);
             unread.seen.clone_from(why);
-            checks.push(unread.unknown("it cannot be read"));
+            checks.push(unread.unknown(format!("{}{more}: it cannot be read", first.file)));
         }
     }
+    // That there is no driver is why other checks are unknown.
+    let no_driver = Rule::NoDriver.id();
+    checks.sort_by_key(|it| it.id != no_driver || !matches!(it.verdict, Verdict::Unknown(_)));
     if let Some(groups) = groups {
         let read = || groups.all.iter().filter(|it| it.cannot_be_read.is_none());
         let seen = format!("different kinds of machines: {}", read().count());
         let what = format!("all machines: {}", machines.len());
         let alike = Check::new("alike", what, Maturity::Modelled);
         let alike = alike.expects("no difference that a job notices", "topo diff");
-        checks.push(alike.judged(!read().any(|it| it.noticed), seen));
+        checks.push(match machines.len() {
+            0 | 1 => alike.skipped("fewer than two machines can be compared"),
+            _ => alike.judged(!read().any(|it| it.noticed), seen),
+        });
     }
     checks
 }
@@ -278,16 +292,35 @@ impl CheckedMachine {
             }
             _ => false,
         };
+        let skipped = |why: &str| Some(Verdict::Skipped(why.to_owned()));
         match (self.is_probed, rule.told()) {
-            _ if explained => Some(Verdict::Skipped("other findings explain it".to_owned())),
-            (false, (false, _)) => Some(Verdict::Skipped("a file does not say it".to_owned())),
-            (true, (_, None)) => Some(Verdict::Skipped("it is about files".to_owned())),
+            _ if explained => skipped("other findings explain it"),
+            (false, (false, _)) => skipped("a file does not say it"),
+            (true, (_, None)) => skipped("it is about files"),
+            _ if rule == Rule::NoAnswer && has(&[Rule::NoDriver]) => {
+                Some(Verdict::Unknown("there is no driver".to_owned()))
+            }
+            (true, _) if rule == Rule::AccessControl && self.are_bridges_read == Some(false) => {
+                Some(Verdict::Unknown("config space needs root".to_owned()))
+            }
+            (true, _) if rule == Rule::AccessControl && self.are_bridges_read.is_none() => {
+                skipped("there are no bridges above GPUs and NICs")
+            }
             (true, (_, Some(Teller::Driver))) if has(&[Rule::NoDriver, Rule::NoAnswer]) => {
                 Some(Verdict::Unknown("the driver did not say it".to_owned()))
             }
-            _ => None,
+            _ => {
+                let root = &self.content.as_ref().ok()?.root;
+                let (tag, why) = rule.subject_elements()?;
+                (!has_element(root, tag)).then(|| Verdict::Skipped(why.to_owned()))
+            }
         }
     }
+}
+
+/// Whether an element of this kind is at or below another.
+fn has_element(at: &Element, tag: Tag) -> bool {
+    at.tag == tag || at.children.iter().any(|it| has_element(it, tag))
 }
 
 /// The findings of several machines; equal ones are one finding with its files.

@@ -44,10 +44,14 @@ impl MeasuredLinks {
             .map(|it| it.measured_gbps)
             .collect();
         known.sort_unstable_by(f64::total_cmp);
-        if known.len() < ENOUGH {
-            return check.skipped("fewer than three of them limit a transfer alone");
+        if links.len() < ENOUGH {
+            return check.skipped("there are fewer than three of them");
         }
-        let (usual, most) = (known[known.len() / 2], known[known.len() - 1]);
+        // What was seen of the others is the least that they have, and so is its median.
+        let mut all: Vec<f64> = links.iter().map(|it| it.measured_gbps).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        let of_known = known.get(known.len() / 2).filter(|_| known.len() >= ENOUGH);
+        let usual = all[all.len() / 2].max(of_known.copied().unwrap_or(0.0));
         let least = SLOW * usual;
         let check = check.expects(
             format!("≥ {least:.1} GB/s, {SLOW} of what is usual"),
@@ -55,21 +59,28 @@ impl MeasuredLinks {
         );
         let slow: Vec<&&MeasuredLink> =
             links.iter().filter(|it| it.measured_gbps < least).collect();
-        match (slow.iter().find(|it| is_known(it)), slow.len()) {
-            (Some(first), count) => {
-                let more = match count {
-                    1 => String::new(),
-                    count => format!(" and {} more", count - 1),
+        let mut slow_known = slow.iter().filter(|it| is_known(it));
+        match (slow_known.next(), slow.len()) {
+            (Some(first), _) => {
+                let more = match slow_known.count() {
+                    0 => String::new(),
+                    count => format!(" and {count} more"),
                 };
                 let (from, to, gbps) = (&first.from, &first.to, first.measured_gbps);
                 check.judged(false, format!("{from}→{to}{more}: {gbps:.1} GB/s"))
+            }
+            _ if known.len() < ENOUGH => {
+                check.skipped("fewer than three of them limit a transfer alone")
             }
             // What a link that never was the limit carried is the least that it has.
             (None, 1..) => check.unknown(format!(
                 "{} of them never limited a transfer alone, and carried less",
                 slow.len()
             )),
-            (None, 0) => check.judged(true, format!("{:.1} to {most:.1} GB/s", known[0])),
+            (None, 0) => {
+                let (least, most) = (known[0], known[known.len() - 1]);
+                check.judged(true, format!("{least:.1} to {most:.1} GB/s"))
+            }
         }
     }
 }

@@ -108,13 +108,15 @@ impl ComparedTable {
         let any = |has: fn(&ComparedRow) -> bool| self.rows.iter().any(has);
         let is_asked = match kind {
             Kind::WrongResults => any(|row| row.wrong.is_some()),
-            Kind::AboveBound => self.bound_gbps.is_some(),
-            Kind::Drop => true,
+            Kind::AboveBound => self.bound_gbps.is_some() && !self.rows.is_empty(),
+            Kind::Drop => self.rows.len() > 1,
             _ => any(|row| row.predicted_us.is_some()),
         };
         checks.push(match (is_asked, kind) {
             (true, _) => new(),
             (false, Kind::WrongResults) => new().skipped("the program compared no elements"),
+            (false, _) if self.rows.is_empty() => new().skipped("the table has no whole row"),
+            (false, Kind::Drop) => new().skipped("the table has one row"),
             (false, _) => new().skipped(NO_MACHINE),
         });
     }
@@ -123,6 +125,9 @@ impl ComparedTable {
     fn is_whole(&self) -> Check {
         let check = Check::new("rows", self.place(), Maturity::Modelled)
             .expects("whole rows, whose columns agree", "the whole output");
+        if let Some(why) = &self.other_gpus {
+            return check.unknown(why);
+        }
         let contradicts = |it: &&Shortfall| it.kind == Kind::Contradiction;
         match self.shortfalls.iter().find(contradicts) {
             Some(found) => check.unknown(&found.text),
@@ -130,6 +135,17 @@ impl ComparedTable {
                 "{}: line {}: a row is cut or contradicts itself; expected a whole table",
                 self.file, self.first_damaged
             )),
+            // A run that failed has rows, and not what nccl-tests, which lists devices first,
+            // prints at its end.
+            None if self.line > 0
+                && self.model.is_some()
+                && self.average_bus_bandwidth_gbps.is_none() =>
+            {
+                check.unknown(format!(
+                    "{}: no average bus bandwidth follows the rows; expected the whole output",
+                    self.file
+                ))
+            }
             None => check,
         }
     }

@@ -4,6 +4,7 @@
 use bounds::optimum::Optimum;
 use plan::cost::{Calls, TunedOperation};
 use program::{Collective, Reduction};
+use records::gpu;
 use records::results::ladder::{Choice, ComparedRow, Step, steps};
 use records::results::published::Expected;
 use records::results::shortfall::{Kind, Shortfall, below_floors, find};
@@ -79,6 +80,9 @@ pub struct ComparedTable {
     /// The model of the first GPU.
     #[serde(skip)]
     pub(super) model: Option<String>,
+    /// Other GPUs were measured than those of the plan; which.
+    #[serde(skip)]
+    pub(super) other_gpus: Option<String>,
     /// No column has the bus bandwidth.
     #[serde(skip)]
     pub(super) lacks_bus: bool,
@@ -128,6 +132,7 @@ pub(super) fn compare(
         collective_guessed: table.is_guessed,
         ranks: table.rank_count(),
         hosts: table.host_count(),
+        other_gpus: job.and_then(|it| other_gpus(&table, it)),
         model: table.devices.first().map(|it| it.model.clone()),
         lacks_bus: table.lacks_bus,
         first_damaged: table.first_damaged,
@@ -152,6 +157,21 @@ pub(super) fn compare(
         shortfalls,
         misses: Vec::new(),
     }
+}
+
+/// The first GPU of a table, if its name is of another compute capability than the plan's.
+fn other_gpus(table: &Table, job: &PricedJob) -> Option<String> {
+    let model = &table.devices.first()?.model;
+    let (measured, planned) = (gpu::kind_of_name(model)?.sm, job.choosing.job.min_cc);
+    let shown = |sm: i32| format!("{}.{}", sm / 10, sm % 10);
+    (measured != planned).then(|| {
+        format!(
+            "{model} has compute capability {}, and the GPUs of {} have {}",
+            shown(measured),
+            job.name,
+            shown(planned)
+        )
+    })
 }
 
 fn compared_row(

@@ -45,6 +45,7 @@ const OF_PROOFS: [&str; 7] = [
 #[command(mut_args(|it| match it.get_id().as_str() {
     "files" => it.required(false).required_unless_present("check"),
     id if OF_PROOFS.contains(&id) => it,
+    "junit" | "prometheus" => it.requires("measured").conflicts_with("check"),
     _ => it.requires("files"),
 }))]
 pub(crate) struct BoundArguments {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use findings::check::{Check, Verdict, junit, prometheus, verdict};
 
-use crate::output::{Output, write};
+use crate::output::{Output, refuse_overwriting, write};
 
 /// Files of what was checked.
 #[derive(Debug, Default, Args)]
@@ -21,6 +21,23 @@ pub(crate) struct CheckFiles {
 }
 
 impl CheckFiles {
+    /// Refuses to write over what a command reads, or both files into one.
+    pub(crate) fn refuse_overwriting(&self, inputs: &[PathBuf]) -> Result<()> {
+        let outputs = [("--junit", &self.junit), ("--prometheus", &self.prometheus)];
+        for (option, file) in outputs {
+            if let Some(file) = file {
+                refuse_overwriting(option, file, inputs)?;
+            }
+        }
+        match (&self.junit, &self.prometheus) {
+            (Some(one), Some(other)) if one == other => bail!(
+                "--junit and --prometheus: both are {}; expected two files",
+                one.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the files of a command, and sets its exit status.
     pub(crate) fn judge(&self, command: &str, checks: &[Check], output: &mut Output) -> Result<()> {
         match verdict(checks) {

@@ -15,7 +15,8 @@ Examples:
   topo expect topology.xml --format nhc        a check for Node Health Check
   topo expect topology.xml --format slurm > /etc/slurm/prolog.d/all-reduce.sh
   topo expect topology.xml --format pytest > test_all_reduce.py
-  topo expect topology.xml --format kubernetes-daemonset | kubectl apply -f -
+  topo expect topology.xml --format kubernetes-daemonset > daemonset.yaml
+                                               edit its image and GPU product, then kubectl apply
   topo expect gb200.xml --hosts 18 --nvlink-domain --format aicr
   topo expect --results job.log --topology topology.xml --expect
                                                does this run pass?

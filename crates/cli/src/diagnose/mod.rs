@@ -27,6 +27,7 @@ pub(crate) fn run(
         };
         return Ok(());
     }
+    arguments.outputs.refuse_overwriting(&arguments.files)?;
     let mut pile = Pile::with_helpers(helpers());
     match (arguments.events, form) {
         (true, TextOrJson::Text) => bail!("--events: expected --json, too"),

@@ -40,7 +40,7 @@ pub(crate) fn run(
     }
     if let (Some(path), Some(best)) = (&arguments.hostfile, &view.best) {
         let names = best.hosts.iter().map(|name| format!("{name}\n"));
-        output::refuse_overwriting(path, std::slice::from_ref(&arguments.file))?;
+        output::refuse_overwriting("-o", path, std::slice::from_ref(&arguments.file))?;
         output::write(path, &names.collect::<String>())?;
     }
     output.differs = view.differs();

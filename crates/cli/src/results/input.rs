@@ -15,14 +15,14 @@ use crate::progress::Progress;
 /// Largest JSON file that is read, bytes.
 const JSON_LIMIT: u64 = 256 << 20;
 
-/// Reads all files.
+/// Reads all files. Returns their tables, and the files without one or of which a part is left out.
 pub(super) fn read(
     files: &[PathBuf],
     environment: &Environment,
     output: &mut Output,
-) -> Result<Vec<ReadTable>> {
+) -> Result<(Vec<ReadTable>, Vec<String>)> {
     let progress = Progress::new(environment, "reading");
-    let mut all = Vec::new();
+    let (mut all, mut unread) = (Vec::new(), Vec::new());
     for file in files {
         let mut stream = TextStream::open(file)?;
         let label = stream.label.clone();
@@ -43,6 +43,9 @@ pub(super) fn read(
                 "{label}: more tables, rows or ranks than are kept; the rest is left out"
             ));
         }
+        if read.is_full || !read.unread.is_empty() || read.tables.is_empty() {
+            unread.push(label.clone());
+        }
         output.warnings.extend(stream.finish());
         let is_told = !read.unread.is_empty();
         output.warnings.extend(read.unread);
@@ -51,7 +54,7 @@ pub(super) fn read(
         }
         all.extend(read.tables);
     }
-    Ok(all)
+    Ok((all, unread))
 }
 
 fn read_json(stream: &mut TextStream) -> Result<ReadFile> {

@@ -27,8 +27,9 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     if let Some(path) = &arguments.fit {
-        output::refuse_overwriting(path, &arguments.files)?;
+        output::refuse_overwriting("--fit", path, &arguments.files)?;
     }
+    arguments.outputs.refuse_overwriting(&arguments.files)?;
     let profile = arguments
         .profile
         .as_deref()
@@ -37,7 +38,7 @@ pub(crate) fn run(
     if arguments.expect && arguments.topology.is_none() && arguments.plan.is_none() {
         bail!("--expect needs the machine; expected --topology or --plan");
     }
-    let read = input::read(&arguments.files, environment, output)?;
+    let (read, unread) = input::read(&arguments.files, environment, output)?;
     let judge = |checks: &[Check], output: &mut Output| {
         arguments.outputs.judge("topo expect", checks, output)
     };
@@ -72,7 +73,16 @@ pub(crate) fn run(
     if let (true, Err(error @ ResultsError::OtherRanks { .. })) = (arguments.expect, &results) {
         return judge(&unknown(format!("{error} (--hosts, --gpus)")), output);
     }
-    let results = results.map_err(in_words)?;
+    let mut results = results.map_err(in_words)?;
+    if arguments.expect {
+        let unread = unread.iter().map(|file| {
+            let check = Check::new("tables", file, Maturity::Measured);
+            check.unknown(format!(
+                "{file}: no table that can be judged, or not all of it"
+            ))
+        });
+        results.checks.extend(unread);
+    }
     judge(&results.checks, output)?;
     if let (Some(path), Some(NamedFit { fit, .. })) = (&arguments.fit, &results.fit) {
         write(fit, path)?;

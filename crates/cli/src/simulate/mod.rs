@@ -30,7 +30,7 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     if let Some(path) = &arguments.trace {
-        output::refuse_overwriting(path, &arguments.job.hosts.files)?;
+        output::refuse_overwriting("-o", path, &arguments.job.hosts.files)?;
     }
     let fabric = match &arguments.fabric {
         Some(file) => read_fabric(file)?,

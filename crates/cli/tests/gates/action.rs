@@ -13,11 +13,18 @@ use crate::{executable, text};
 /// what the action says.
 type Run = (&'static str, &'static str, &'static str, &'static str);
 
-const RUNS: [Run; 10] = [
+const RUNS: [Run; 12] = [
     ("good", "dgx-h100", "exec $TOPO \"$@\"", "pass"),
     ("bad", "broken-vm", "exec $TOPO \"$@\"", "fail"),
     ("no_file", "nowhere", "exec $TOPO \"$@\"", "fail"),
-    ("no_files", "", "exec $TOPO \"$@\"", "fail"),
+    ("no_files", "", "exec $TOPO \"$@\"", "unknown"),
+    ("carriage_return", "dgx-h100\r", "exec $TOPO \"$@\"", "pass"),
+    (
+        "unreadable",
+        "dgx-h100\nnot xml",
+        "exec $TOPO \"$@\"",
+        "fail",
+    ),
     ("no_topo", "broken-vm", "exit 127", "unknown"),
     ("crashes", "broken-vm", "kill -SEGV $$", "unknown"),
     ("hangs", "broken-vm", "trap '' TERM; sleep 600", "unknown"),
@@ -43,7 +50,7 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     })
 }
 
-fn judged((_, file, topo, verdict): &Run) -> Result<(), Failed> {
+fn judged((_, files, topo, verdict): &Run) -> Result<(), Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let action = fs::read_to_string(root.join("action.yml"))?;
     let script = block(&action, "      run: |\n");
@@ -51,6 +58,8 @@ fn judged((_, file, topo, verdict): &Run) -> Result<(), Failed> {
     let programs = folder.path().join("programs");
     fs::create_dir(&programs)?;
     executable(&programs.join("topo"), topo)?;
+    fs::write(folder.path().join("not xml"), "none")?;
+    let file = &files.lines().next().unwrap_or_default().trim_end();
     let known = root.join("topologies").join(file).join("topology.xml");
     let good = root.join("topologies/dgx-h100/topology.xml");
     match (known.exists() && !file.is_empty(), *verdict) {
@@ -68,8 +77,8 @@ fn judged((_, file, topo, verdict): &Run) -> Result<(), Failed> {
         .env("TOPO", env!("CARGO_BIN_EXE_topo"))
         .env("TOPO_SECONDS", "2");
     command
-        .env("TOPOLOGIES", format!("\n{file}\n"))
-        .env("JUNIT", "junit.xml");
+        .env("TOPOLOGIES", format!("\n{files}\n"))
+        .env("JUNIT", "a folder/junit.xml");
     command.env("GITHUB_OUTPUT", folder.path().join("output"));
     let said = command.stdin(Stdio::null()).output()?;
     let output = fs::read_to_string(folder.path().join("output"))?;

@@ -23,6 +23,8 @@ pub(crate) struct Run {
     pub(crate) needs: Option<String>,
     #[serde(default)]
     pub(crate) tools: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) variables: BTreeMap<String, String>,
     /// The word of the verdict.
     pub(crate) verdict: String,
     /// Options of `topo expect`.

@@ -15,7 +15,7 @@ use records::nccl_log::{Known, ParsedLine};
 use super::Pile;
 use crate::events::{self, At, Event};
 use crate::runs::{self, Run};
-use crate::verdict::Line;
+use crate::verdict::{Line, UNRECOGNIZED};
 use crate::words::{Found, Words};
 use crate::{beside, listing, outputs, timings};
 
@@ -222,7 +222,7 @@ impl Pile {
 /// The kind of a text with this number of lines.
 fn kind_of_text(kinds: &[&str], number: u64) -> String {
     let kind = match kinds.is_empty() {
-        true => "text".to_owned(),
+        true => UNRECOGNIZED.to_owned(),
         false => kinds.join(", "),
     };
     let lines = match number {

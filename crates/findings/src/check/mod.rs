@@ -178,7 +178,11 @@ pub fn summary(checks: &[Check]) -> String {
         1 => "1 check passes".to_owned(),
         count => format!("{count} checks pass"),
     };
-    let mut text = passed;
+    let mut text = match of("fail").count() {
+        0 => passed,
+        1 => format!("1 check fails; {passed}"),
+        count => format!("{count} checks fail; {passed}"),
+    };
     for word in ["unknown", "skipped"] {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for it in of(word) {

@@ -3,6 +3,7 @@
 use crate::causes::Cause;
 use crate::causes::table::{gpu, network, nvlink, pcie};
 use serde::Serializer;
+use topology::xml::Tag;
 
 /// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,10 +248,31 @@ impl Rule {
             Self::GpuWithoutDriver | Self::Partitioned | Self::NoPeerAccess | Self::Fabric => {
                 (false, Some(Teller::Driver))
             }
-            Self::Speed | Self::NvlinkMissing => (true, Some(Teller::Driver)),
+            Self::Speed | Self::NvlinkMissing | Self::NvlinkAsymmetric => {
+                (true, Some(Teller::Driver))
+            }
             Self::Dangling | Self::MissingAttribute | Self::Incomplete => (true, None),
             Self::NoNvlink | Self::NoGpu | Self::TooLarge => (true, None),
             _ => (true, Some(Teller::Kernel)),
+        }
+    }
+
+    /// The element without which there is nothing to look at, and how that is said; none if it
+    /// looks at any machine.
+    pub const fn subject_elements(self) -> Option<(Tag, &'static str)> {
+        match self {
+            Self::PortDown
+            | Self::PortSlow
+            | Self::VirtualFunction
+            | Self::DirectAccess
+            | Self::NoNearNic
+            | Self::NarrowNic
+            | Self::Merged => Some((Tag::Net, "there are no network ports")),
+            Self::NvlinkMissing | Self::NvlinkAsymmetric | Self::Fabric => {
+                Some((Tag::Nvlink, "there are no NVLinks"))
+            }
+            Self::Partitioned | Self::NoPeerAccess => Some((Tag::Gpu, "there are no GPUs")),
+            _ => None,
         }
     }
 

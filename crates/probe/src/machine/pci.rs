@@ -78,6 +78,9 @@ pub struct PciFunction {
     pub iommu: Option<String>,
     /// Access Control Services of a bridge, if readable.
     pub access_control: Option<AccessControl>,
+    /// More of its config space is readable than the 64 bytes that everybody sees; of bridges.
+    #[serde(skip)]
+    pub is_config_read: bool,
     /// Bus ids of the switches to which a Broadcom switch is linked.
     pub switch_links: Vec<String>,
 }
@@ -228,13 +231,11 @@ fn function(sysfs: &Sysfs, name: &str, folder: &str, chain: &[String]) -> PciFun
     let class = text("class").unwrap_or_default();
     let group = sysfs.link(&format!("{folder}/iommu_group"));
     let iommu = group.and_then(|group| sysfs.text(&format!("{group}/type")));
-    let access_control = if class.starts_with(&BRIDGE[..6]) {
-        sysfs
-            .bytes(&format!("{folder}/config"))
-            .and_then(|config| AccessControl::read(&config))
-    } else {
-        None
+    let config = match class.starts_with(&BRIDGE[..6]) {
+        true => sysfs.bytes(&format!("{folder}/config")),
+        false => None,
     };
+    let config = config.unwrap_or_default();
     let vendor = text("vendor").unwrap_or_default();
     let mut switch_links = Vec::new();
     if vendor == BROADCOM && class.starts_with(&BRIDGE[..6]) {
@@ -260,7 +261,8 @@ fn function(sysfs: &Sysfs, name: &str, folder: &str, chain: &[String]) -> PciFun
         physical_function: last("physfn"),
         class,
         iommu,
-        access_control,
+        access_control: AccessControl::read(&config),
+        is_config_read: config.len() > 64,
         switch_links,
     }
 }

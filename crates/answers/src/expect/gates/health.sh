@@ -3,5 +3,5 @@
 #   HealthCheckProgram=/etc/slurm/topo-health.sh HealthCheckNodeState=IDLE HealthCheckInterval=3600
 # A host that cannot be measured is UNKNOWN, and one whose GPUs are in use is SKIPPED: both are said
 # on standard error and in the system's log. Slurm ends the check after 60 s; it ends before that.
-seconds=25 idle=idle
+seconds=25 smi_seconds=7
 @SLURM@

@@ -31,16 +31,18 @@ def measured(collective, size):
         raise Unknown(f"{log} is of {ranks} GPUs, and the floors are those of {RANKS}")
     # The program prints an average at its end: rows without one after them may be cut.
     parts = re.split(r"#\s*Avg bus bandwidth", text)
-    bandwidth = 0.0
+    bandwidth, damaged = 0.0, False
     for number, part in enumerate(parts, 1):
         for row in map(str.split, part.splitlines()):
             if row[:1] == [str(size)]:
-                figures = [row[column] for column in (7, 11) if column < len(row)]
-                figures = [float(it) for it in figures if re.fullmatch(r"\d+\.?\d*", it)]
-                bandwidth = max(figures, default=0.0) if number < len(parts) else 0.0
+                gbps = row[7] if len(row) > 7 else ""
+                whole = number < len(parts) and re.fullmatch(r"\d+\.?\d*", gbps)
+                bandwidth = float(gbps) if whole else 0.0
+                counts = row[8::4] if whole else []
+                damaged = damaged or any(re.fullmatch(r"0*[1-9]\d*", it) for it in counts)
     if bandwidth <= 0:
         raise Unknown(f"{log} has no whole table with {size} bytes")
-    return bandwidth
+    return bandwidth, damaged
 
 
 class Status:
@@ -62,7 +64,7 @@ def status(request):
 
 
 @pytest.fixture
-def bandwidth(collective, size, status):
+def measurement(collective, size, status):
     try:
         return measured(collective, size)
     except Unknown as error:
@@ -72,5 +74,7 @@ def bandwidth(collective, size, status):
 
 
 @pytest.mark.parametrize(("collective", "size"), FLOORS)
-def test_bus_bandwidth(collective, size, bandwidth):
+def test_bus_bandwidth(collective, size, measurement):
+    bandwidth, damaged = measurement
+    assert not damaged, f"wrong elements at {size} bytes"
     assert bandwidth >= FLOORS[collective, size]

@@ -13,8 +13,8 @@ tell "$result"
 case $word in
 PASS)
     taints=$(ask get node "$NODE_NAME" -o jsonpath='{.spec.taints[*].key}') || exit
-    case $taints in
-    *topo-all-reduce*) ask taint node "$NODE_NAME" topo-all-reduce- ;;
+    case " $taints " in
+    *" topo-all-reduce "*) ask taint node "$NODE_NAME" topo-all-reduce- ;;
     esac
     ;;
 FAIL) ask taint node "$NODE_NAME" topo-all-reduce=fail:NoSchedule --overwrite ;;

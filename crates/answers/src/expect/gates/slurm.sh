@@ -1,4 +1,5 @@
-# ALL_REDUCE_PERF names nccl-tests' program. ALL_REDUCE_SECONDS limits its time.
+# ALL_REDUCE_PERF names nccl-tests' program. ALL_REDUCE_SECONDS limits its time; GPU_NAME,
+# if set, is the only name of GPUs to measure.
 
 # Slurm gives these programs no search path.
 PATH=${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -10,7 +11,7 @@ tell() {
     logger -t topo-expect -- "$1" 2>/dev/null
 }
 
-result=$(all_reduce_verdict "${ALL_REDUCE_SECONDS:-$seconds}" "$idle")
+result=$(all_reduce_verdict "${ALL_REDUCE_SECONDS:-$seconds}" idle)
 case $result in
 PASS*) ;;
 FAIL*)
