@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use libtest_mimic::{Failed, Trial};
 
 use crate::readers::block;
-use crate::{executable, text};
+use crate::runs::longest_of;
+use crate::{executable, output, text};
 
 /// A run: its name, the file, `topo` in the language of the shell (`TOPO` is the real one), and
 /// what the action says.
@@ -75,25 +76,25 @@ fn judged((_, files, topo, verdict): &Run) -> Result<(), Failed> {
     command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
     command
         .env("TOPO", env!("CARGO_BIN_EXE_topo"))
-        .env("TOPO_SECONDS", "2");
+        .env("TOPO_SECONDS", longest_of(topo));
     command
         .env("TOPOLOGIES", format!("\n{files}\n"))
         .env("JUNIT", "a folder/junit.xml");
     command.env("GITHUB_OUTPUT", folder.path().join("output"));
-    let said = command.stdin(Stdio::null()).output()?;
-    let output = fs::read_to_string(folder.path().join("output"))?;
+    let said = output(command.stdin(Stdio::null()))?;
+    let written = fs::read_to_string(folder.path().join("output"))?;
     let fails = *verdict == "fail";
     let annotated = match *verdict {
         "fail" => text(&said).contains("\n::error "),
         "unknown" => text(&said).contains("\n::warning title=topo doctor::UNKNOWN"),
         _ => !text(&said).contains("title=topo"),
     };
-    let is_right = output == format!("verdict={verdict}\n")
+    let is_right = written == format!("verdict={verdict}\n")
         && said.status.code() == Some(i32::from(fails))
         && annotated
         && !folder.path().join("hacked").exists();
     match is_right {
         true => Ok(()),
-        false => Err(format!("expected {verdict}, found {output}{}", text(&said)).into()),
+        false => Err(format!("expected {verdict}, found {written}{}", text(&said)).into()),
     }
 }

@@ -8,9 +8,9 @@ mod readers;
 mod runs;
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::RwLock;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -85,7 +85,7 @@ fn written(format: &str, options: &[impl AsRef<OsStr>]) -> Result<String, Failed
     if !options.iter().any(|it| it.as_ref() == "--sizes") {
         command.args(["--sizes", "8G"]);
     }
-    let said = command.args(options).output()?;
+    let said = output(command.args(options).stdin(Stdio::null()))?;
     match said.status.success() {
         true => Ok(String::from_utf8(said.stdout)?),
         false => Err(text(&said).into()),
@@ -139,16 +139,17 @@ fn read(reader: &Reader, run: &Run, host: &str) -> Result<Option<Ended>, Failed>
         executable(&programs.join(name), script)?;
     }
     let variables = run.variables.iter();
-    let variables: Vec<String> = variables.map(|(name, it)| format!("{name}={it}")).collect();
+    let variables = variables.map(|(name, it)| format!("{name}={it}"));
+    let variables: Vec<String> = run.limits().chain(variables).collect();
     std::fs::write(folder.path().join("variables"), variables.join("\n"))?;
     if let Some(program) = &run.program {
         let path = programs.join("all_reduce_perf");
         executable(&path, program)?;
         if !reader.has.contains(&"programs") {
-            let log = File::create(folder.path().join("all_reduce.log"))?;
             let mut command = Command::new("timeout");
-            command.args(["-k", "1", "2"]).arg(path).env("READ", "1");
-            command.stdout(log).stderr(Stdio::null()).status()?;
+            command.args(["-k", "1", run.longest()]).arg(path);
+            let said = output(command.env("READ", "1").stdin(Stdio::null()))?;
+            std::fs::write(folder.path().join("all_reduce.log"), said.stdout)?;
         }
     }
     let file = reader
@@ -162,12 +163,32 @@ fn read(reader: &Reader, run: &Run, host: &str) -> Result<Option<Ended>, Failed>
     }
 }
 
+/// A process that starts while a program is written holds that file open, and until it has its own
+/// program nothing can run the other one.
+static PROGRAMS: RwLock<()> = RwLock::new(());
+
 /// Writes a program in the language of the shell.
 fn executable(path: &Path, script: &str) -> Result<(), Failed> {
+    executable_text(path, &format!("#!/bin/sh\n{script}\n"))
+}
+
+/// Writes a program.
+fn executable_text(path: &Path, text: &str) -> Result<(), Failed> {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::write(path, format!("#!/bin/sh\n{script}\n"))?;
+    let _alone = PROGRAMS.write();
+    std::fs::write(path, text)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
     Ok(())
+}
+
+/// Runs a program to its end.
+fn output(command: &mut Command) -> std::io::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = {
+        let _beside = PROGRAMS.read();
+        command.spawn()
+    };
+    child?.wait_with_output()
 }
 
 /// The path of a program: that of a variable, that of `cargo xtask fetch readers`, or the

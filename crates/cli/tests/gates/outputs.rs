@@ -6,7 +6,7 @@ use std::process::Command;
 
 use libtest_mimic::{Completion, Failed, Trial};
 
-use crate::{not_run, program, text, written};
+use crate::{not_run, output, program, text, written};
 
 const FETCH: &str = "cargo xtask fetch readers";
 
@@ -100,16 +100,11 @@ fn parsed((_, module, script): &Parser, file: &Path) -> Result<Completion, Faile
     let Some(python) = python else {
         return not_run(FETCH);
     };
-    let has = Command::new(&python)
-        .args(["-c", &format!("import {module}")])
-        .output()?;
+    let has = output(Command::new(&python).args(["-c", &format!("import {module}")]))?;
     if !has.status.success() {
         return not_run(&format!("there is no Python with {module} ({FETCH})"));
     }
-    let said = Command::new(python)
-        .args(["-c", script])
-        .arg(file)
-        .output()?;
+    let said = output(Command::new(python).args(["-c", script]).arg(file))?;
     match said.status.success() {
         true => Ok(Completion::Completed),
         false => Err(format!("{}{}", text(&said), fs::read_to_string(file)?).into()),
@@ -139,9 +134,8 @@ fn of_command(
     fs::write(folder.path().join("pairs.txt"), PAIRS)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_topo"));
     command.args(words.split(' ')).current_dir(folder.path());
-    let said = command
-        .args(["--junit", "junit.xml", "--prometheus", "topo.prom"])
-        .output()?;
+    command.args(["--junit", "junit.xml", "--prometheus", "topo.prom"]);
+    let said = output(&mut command)?;
     if said.status.code() != Some(*status) {
         return Err(format!("expected {status}: {}", text(&said)).into());
     }
@@ -187,7 +181,7 @@ fn shellcheck(format: &str) -> Result<Completion, Failed> {
             }
         };
         fs::write(&file, script)?;
-        let said = Command::new(&program).arg(&file).output()?;
+        let said = output(Command::new(&program).arg(&file))?;
         if !said.status.success() {
             return Err(text(&said).into());
         }

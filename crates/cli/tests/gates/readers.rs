@@ -9,10 +9,7 @@ use libtest_mimic::Failed;
 use findings::check::Verdict;
 
 use crate::runs::Run;
-use crate::{executable, program, text};
-
-/// Seconds that a gate gives nccl-tests.
-const SECONDS: &str = "2";
+use crate::{executable, executable_text, output, program, text};
 
 /// A program that reads a file.
 pub(crate) struct Reader {
@@ -138,9 +135,6 @@ fn program_in(folder: &Path, program: impl AsRef<OsStr>) -> Command {
     command.current_dir(folder).env_clear();
     let programs = folder.join("programs");
     command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
-    for variable in ["ALL_REDUCE_SECONDS", "SCONTROL_SECONDS", "KUBECTL_SECONDS"] {
-        command.env(variable, SECONDS);
-    }
     let variables = std::fs::read_to_string(folder.join("variables"));
     for line in variables.iter().flat_map(|it| it.lines()) {
         command.envs(line.split_once('='));
@@ -151,7 +145,7 @@ fn program_in(folder: &Path, program: impl AsRef<OsStr>) -> Command {
 
 /// Runs it.
 fn ended(folder: &Path, command: &mut Command) -> Result<Ended, Failed> {
-    let said = command.output()?;
+    let said = output(command)?;
     Ok(Ended {
         status: said.status.code(),
         text: text(&said),
@@ -162,8 +156,7 @@ fn ended(folder: &Path, command: &mut Command) -> Result<Ended, Failed> {
 
 fn slurm(folder: &Path, file: &str, host: &str) -> Result<Option<Ended>, Failed> {
     let prolog = folder.join("prolog.sh");
-    executable(&prolog, "")?;
-    std::fs::write(&prolog, file)?;
+    executable_text(&prolog, file)?;
     let mut command = program_in(folder, &prolog);
     ended(folder, command.env("SLURMD_NODENAME", host)).map(Some)
 }
@@ -313,7 +306,7 @@ fn pytest(folder: &Path, file: &str, _host: &str) -> Result<Option<Ended>, Faile
         return Ok(None);
     };
     let mut import = Command::new(&python);
-    let imported = import.args(["-c", "import pytest"]).output();
+    let imported = output(import.args(["-c", "import pytest"]));
     if !imported.is_ok_and(|said| said.status.success()) {
         return Ok(None);
     }
@@ -327,7 +320,7 @@ fn pytest(folder: &Path, file: &str, _host: &str) -> Result<Option<Ended>, Faile
         "test_all_reduce.py",
     ]);
     command.env("NCCL_TESTS_OUTPUT", folder);
-    let said = command.current_dir(folder).output()?;
+    let said = output(command.current_dir(folder))?;
     Ok(Some(Ended {
         status: said.status.code(),
         text: text(&said),

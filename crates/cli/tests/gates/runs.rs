@@ -34,6 +34,34 @@ pub(crate) struct Run {
     pub(crate) says: Vec<String>,
 }
 
+/// What a program of a run has that does not end, and the seconds that gates wait for one, and for
+/// others.
+const HANGS: &str = "sleep 600";
+const SECONDS: [&str; 2] = ["2", "20"];
+
+impl Run {
+    /// The longest that its program takes, s.
+    pub(crate) fn longest(&self) -> &'static str {
+        longest_of(self.program.as_deref().unwrap_or_default())
+    }
+
+    /// The variables of gates for the times that programs may take.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = String> {
+        let of = |tool: &str| longest_of(self.tools.get(tool).map_or("", String::as_str));
+        [
+            format!("ALL_REDUCE_SECONDS={}", self.longest()),
+            format!("SCONTROL_SECONDS={}", of("scontrol")),
+            format!("KUBECTL_SECONDS={}", of("kubectl")),
+        ]
+        .into_iter()
+    }
+}
+
+/// The longest that a program takes, s.
+pub(crate) fn longest_of(program: &str) -> &'static str {
+    SECONDS[usize::from(!program.contains(HANGS))]
+}
+
 /// All runs, with whole programs.
 pub(crate) fn runs() -> Vec<Run> {
     let file: Result<File, _> = toml::from_str(include_str!("runs.toml"));
