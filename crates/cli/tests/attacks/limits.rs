@@ -61,7 +61,8 @@ pub(crate) fn many_runs_in_one_file_take_memory_for_their_rows() {
         command.args(["expect", "--results"]).arg(&file);
         command.args(["--topology", "dgx-h100", "--expect"]);
         let (said, mib) = watched(Running::start(&mut command));
-        assert_eq!(said.status, Some(0), "{}", said.err);
+        // They have no end.
+        assert_eq!(said.status, Some(3), "{}", said.err);
         mib
     };
     // 100 MiB in all, of which 13 are the program's where it is optimized, and more elsewhere.
