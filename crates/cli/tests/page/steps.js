@@ -6,7 +6,7 @@ function until(what, is) {
     const began = performance.now();
     const look = setInterval(() => {
       if (is()) { clearInterval(look); resolve(); }
-      else if (performance.now() - began > 40000) { clearInterval(look); reject(`no ${what}; the page says: ${status_text()} ${text().slice(0, 300)}`); }
+      else if (performance.now() - began > 120000) { clearInterval(look); reject(`no ${what}; the page says: ${status_text()} ${text().slice(0, 300)}`); }
     }, 20);
   });
 }
