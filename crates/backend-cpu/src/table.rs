@@ -9,7 +9,7 @@
 //! loss.
 //!
 //! All ranks must take the same choices, but logarithms may differ by their last bit from machine
-//! to machine. Therefore times are compared as whole numbers of [`UNITS`].
+//! to machine. Therefore times are compared as whole numbers of `UNITS`.
 
 use executor::backend::CommunicatorShape;
 use executor::bootstrap::Crowd;

@@ -28,7 +28,7 @@ pub struct LaunchOptions {
     /// By collective: bytes of a message from which switches reduce and multicast (NVLS) where they
     /// can, as the plan says. Others only if a request chooses that.
     pub nvls_from: Vec<(Collective, u64)>,
-    /// Whether to record when each lane of a launch begins and ends ([`ProcessRanks::take_spans`]).
+    /// Whether to record when each lane of a launch begins and ends (`ProcessRanks::take_spans`).
     pub trace: bool,
     /// Whether devices may access each other's memory (`NCCL_P2P_DISABLE=1` clears it).
     pub p2p: bool,
