@@ -76,14 +76,19 @@ impl LaunchOptions {
         }
     }
 
-    /// Those of a communicator. `variable` has the values of NCCL's variables: of the environment,
-    /// or else of the plan's settings. `nvls_from` is the plan's.
+    /// Those of a communicator. `environment` has the values of NCCL's variables; the plan's
+    /// settings, `planned`, count where it has none. `nvls_from` is the plan's.
     pub fn of(
-        variable: &dyn Fn(&str) -> Option<String>,
+        environment: &dyn Fn(&str) -> Option<String>,
+        planned: &dyn Fn(&str) -> Option<String>,
         nvls_from: Vec<(Collective, u64)>,
     ) -> Self {
         // As for NCCL, an empty one is not set.
-        let variable = |name| variable(name).filter(|value| !value.trim().is_empty());
+        let set = |value: &String| !value.trim().is_empty();
+        let variable = |name| {
+            let given = environment(name).filter(set);
+            given.or_else(|| planned(name).filter(set))
+        };
         let is = |name, wanted: fn(&str) -> bool| {
             variable(name).is_some_and(|value| wanted(value.trim()))
         };

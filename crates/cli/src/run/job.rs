@@ -285,13 +285,10 @@ fn sizes_of(arguments: &RunArguments) -> Result<Vec<u64>> {
 
 /// The options of ranks on GPUs, from the variables, the plan's settings and the command line.
 fn devices(arguments: &RunArguments, environment: &Environment, plan: Option<&Plan>) -> Devices {
-    let variable = |name: &str| {
-        let given = environment.nccl_value(&arguments.variables, name);
-        let given = given.filter(|value| !value.trim().is_empty());
-        given.or_else(|| setting(&plan?.settings, name))
-    };
+    let variable = |name: &str| environment.nccl_value(&arguments.variables, name);
+    let planned = |name: &str| setting(&plan?.settings, name);
     // The plan's parts say from where NVLS is taken.
-    let usual = LaunchOptions::of(&variable, Vec::new());
+    let usual = LaunchOptions::of(&variable, &planned, Vec::new());
     Devices {
         launches: LaunchOptions {
             most_blocks: arguments.blocks.unwrap_or(usual.most_blocks),

@@ -84,13 +84,10 @@ impl Options {
     /// How kernels are launched. NVLS is taken from where this plan says.
     pub(crate) fn launches(&self, plan: Option<&RunChannels>) -> LaunchOptions {
         let settings = self.all_settings();
-        let variable = |name: &str| {
-            let given = std::env::var(name).ok();
-            let given = given.filter(|value| !value.trim().is_empty());
-            given.or_else(|| setting(&settings, name))
-        };
+        let environment = |name: &str| std::env::var(name).ok();
+        let planned = |name: &str| setting(&settings, name);
         let nvls_from = plan.map_or_else(Vec::new, |plan| plan.nvls_from.clone());
-        let usual = LaunchOptions::of(&variable, nvls_from);
+        let usual = LaunchOptions::of(&environment, &planned, nvls_from);
         LaunchOptions {
             opens_regions: !self.copies,
             most_blocks: self.blocks.unwrap_or(usual.most_blocks),
