@@ -116,14 +116,21 @@ struct RowJson {
     explained: Vec<ExplainedJson>,
 }
 
-/// The fastest of all choices.
+/// What runs.
 #[derive(Debug, Serialize, JsonSchema)]
-struct BestJson {
+struct ChoiceJson {
     algorithm: &'static str,
     transfer: &'static str,
     /// Protocol of the FIFOs; null for a direct transfer.
     protocol: Option<&'static str>,
     channels: u16,
+}
+
+/// The fastest of all choices.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BestJson {
+    #[serde(flatten)]
+    choice: ChoiceJson,
     /// Time of a launch on the slowest rank, µs.
     time_us: f64,
     /// The time of the choice that was taken by this one, at least 1.
@@ -133,11 +140,8 @@ struct BestJson {
 /// A choice and its expected time.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ExplainedJson {
-    algorithm: &'static str,
-    transfer: &'static str,
-    /// Protocol of the FIFOs; null for a direct transfer.
-    protocol: Option<&'static str>,
-    channels: u16,
+    #[serde(flatten)]
+    choice: ChoiceJson,
     /// The whole time, µs.
     time_us: f64,
     /// Its parts, if a model predicts it; null if it was measured for the cost profile.
@@ -163,11 +167,8 @@ struct PartsJson {
 /// The measurement with two buffers, or with one.
 #[derive(Debug, Serialize, JsonSchema)]
 struct PlacementJson {
-    algorithm: &'static str,
-    transfer: &'static str,
-    /// Protocol of the FIFOs; null for a direct transfer.
-    protocol: Option<&'static str>,
-    channels: u16,
+    #[serde(flatten)]
+    choice: ChoiceJson,
     /// Time of a launch on the slowest rank, µs.
     time_us: f64,
     /// Times of launches that were timed one by one; null on GPUs.
@@ -276,10 +277,7 @@ impl RowJson {
 impl BestJson {
     fn of((choice, time_us, factor): (Choice, f64, f64)) -> Self {
         Self {
-            algorithm: choice.schedule.name(),
-            transfer: choice.transfer.name(),
-            protocol: protocol(choice),
-            channels: choice.channels,
+            choice: ChoiceJson::of(choice),
             time_us,
             factor,
         }
@@ -288,12 +286,8 @@ impl BestJson {
 
 impl ExplainedJson {
     fn of(explained: &ExplainedChoice) -> Self {
-        let choice = explained.choice;
         Self {
-            algorithm: choice.schedule.name(),
-            transfer: choice.transfer.name(),
-            protocol: protocol(choice),
-            channels: choice.channels,
+            choice: ChoiceJson::of(explained.choice),
             time_us: explained.time_us,
             parts: explained.parts.map(|it| PartsJson {
                 waits_us: it.waits_us,
@@ -306,18 +300,22 @@ impl ExplainedJson {
     }
 }
 
-/// The protocol of a choice, if it has FIFOs.
-fn protocol(choice: Choice) -> Option<&'static str> {
-    (choice.transfer != Transfer::Direct).then(|| choice.protocol.name())
+impl ChoiceJson {
+    fn of(choice: Choice) -> Self {
+        let has_fifos = choice.transfer != Transfer::Direct;
+        Self {
+            algorithm: choice.schedule.name(),
+            transfer: choice.transfer.name(),
+            protocol: has_fifos.then(|| choice.protocol.name()),
+            channels: choice.channels,
+        }
+    }
 }
 
 impl PlacementJson {
     fn of(report: &RunReport, bytes: u64, timing: FigureTiming, choice: Choice) -> Self {
         Self {
-            algorithm: choice.schedule.name(),
-            transfer: choice.transfer.name(),
-            protocol: protocol(choice),
-            channels: choice.channels,
+            choice: ChoiceJson::of(choice),
             time_us: timing.time_us,
             latency_us: timing.latency.map(|it| LatencyJson {
                 p50: it.p50_us,
