@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use findings::check::SLOW;
 use findings::{Check, Maturity};
 
 use super::{CapacityKind, MeasuredLink, MeasuredLinks};
-
-/// A link below this share of what is usual is slow, as in `topo diagnose`.
-const SLOW: f64 = 0.7;
 
 /// Links of a kind of which one can be said to be unlike the others.
 const ENOUGH: usize = 3;

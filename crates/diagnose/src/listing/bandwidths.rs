@@ -11,7 +11,7 @@ use records::matrix::{Matrix, Nearness};
 use super::{MOST_PAIRS, Shown, nearness};
 
 /// A bandwidth below this share of what is usual is slow.
-const SLOW: f32 = 0.7;
+const SLOW: f32 = findings::check::SLOW as f32;
 
 /// Bandwidths of one kind that are compared with each other; fewer are compared with the way back.
 const ENOUGH: usize = 6;

@@ -19,6 +19,9 @@ use crate::JsonSchema;
 pub use junit::junit;
 pub use prometheus::{Metrics, prometheus};
 
+/// A bandwidth below this share of that of equal devices is slow.
+pub const SLOW: f64 = 0.7;
+
 /// What came of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "verdict", content = "why", rename_all = "lowercase")]
