@@ -114,11 +114,9 @@ pub(super) fn compare(
     let bound: Option<&Optimum> = job.and_then(|it| it.bounds.get(&table.collective?)?.as_ref());
     let bound_gbps = bound.map(|it| it.bound);
     let ranks = table.rank_count().or(job.map(|it| it.choosing.job.ranks));
-    let rows: Vec<ComparedRow> = table
-        .rows
-        .iter()
-        .filter_map(|row| compared_row(row, (&table, ranks), logged, priced.as_ref(), bound_gbps))
-        .collect();
+    let compared = |row| compared_row(row, (&table, ranks), logged, priced.as_ref(), bound_gbps);
+    let mut rows = Vec::with_capacity(table.rows.len());
+    rows.extend(table.rows.iter().filter_map(compared));
     let steps = steps(&rows);
     let shortfalls = match job {
         Some(_) if is_acceptance => below_floors(&table, &rows),

@@ -80,7 +80,7 @@ impl ComparedTable {
         let collective = self.collective.map_or("unknown collective", |it| it.name());
         let what = self.read.first().map_or(String::new(), |row| {
             let mut what = format!(" of {}", row.element);
-            what.extend(row.reduction.iter().flat_map(|it| [", ", it]));
+            what.extend(row.reduction.iter().flat_map(|it| [", ", it.as_ref()]));
             what
         });
         let mut page = Page::new(format!("{collective}{what}"));

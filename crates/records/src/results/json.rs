@@ -1,5 +1,6 @@
 //! JSON of nccl-tests (`-J`) and of `topo run --json`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use program::{Collective, Protocol};
@@ -136,8 +137,10 @@ impl Reader<'_> {
             let read = Row {
                 bytes: self.whole(row, &path, "size")?,
                 count: self.whole(row, &path, "count")?,
-                element: text("type").unwrap_or_default().to_owned(),
-                reduction: text("redop").filter(|it| *it != "none").map(str::to_owned),
+                element: text("type").unwrap_or_default().to_owned().into(),
+                reduction: text("redop")
+                    .filter(|it| *it != "none")
+                    .map(|it| it.to_owned().into()),
                 root: root.or_else(|| row.get("root")?.as_u64()?.try_into().ok()),
                 out_of_place: self.placement(row, &path, "out_of_place", NCCL_TESTS)?,
                 in_place: self.placement(row, &path, "in_place", NCCL_TESTS)?,
@@ -177,12 +180,12 @@ impl Reader<'_> {
                 line: 0,
                 bytes: self.whole(row, &path, "bytes")?,
                 count: self.whole(row, &path, "count")?,
-                element: text("type").unwrap_or_default(),
-                reduction: text("op"),
+                element: text("type").unwrap_or_default().into(),
+                reduction: text("op").map(Cow::Owned),
                 root: number_of("root"),
                 out_of_place: self.placement(row, &path, "out_of_place", TOPO_RUN)?,
                 in_place: self.placement(row, &path, "in_place", TOPO_RUN)?,
-                ran: row.get("out_of_place").and_then(ran),
+                ran: row.get("out_of_place").and_then(ran).map(Box::new),
                 predicted_us: row.get("predicted_us").and_then(number),
             };
             keep(&mut table, read);

@@ -190,10 +190,10 @@ impl NamedColumns {
             count: cell(Column::Count)
                 .and_then(|it| it.parse().ok())
                 .unwrap_or(0),
-            element: cell(Column::Type).unwrap_or("bytes").to_owned(),
+            element: cell(Column::Type).unwrap_or("bytes").to_owned().into(),
             reduction: cell(Column::Reduction)
                 .filter(|it| REDUCTIONS.contains(it) && *it != "none")
-                .map(str::to_owned),
+                .map(|it| it.to_owned().into()),
             root: cell(Column::Root).and_then(|it| it.parse().ok()),
             ..Row::default()
         };
@@ -402,7 +402,7 @@ mod tests {
         );
         let read = read.unwrap();
         let figures = read.out_of_place.unwrap();
-        assert_eq!((read.bytes, read.element.as_str()), (1 << 20, "float"));
+        assert_eq!((read.bytes, &*read.element), (1 << 20, "float"));
         assert_eq!((figures.time_us, figures.bus_gbps), (52.4, 35.02));
         assert_eq!(figures.wrong, Some(0));
         assert!(row(header, "float 1048576 262144 8 29.01 35.02 52.40 0 node1").is_none());

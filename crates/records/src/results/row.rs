@@ -5,6 +5,8 @@
 //! columns that a collective has; before 2019 times are in ms. Other programs' output can cut a
 //! row; its groups are then in lines of their own.
 
+use std::borrow::Cow;
+
 use crate::results::values::{Damage, Figures, Row, agrees};
 
 /// Types of elements that nccl-tests and rccl-tests print.
@@ -142,8 +144,10 @@ impl OpenRow {
         let mut left = MOST_PREFIX;
         let element = loop {
             let word = words.next()?;
-            if last.iter().all(|it| is_whole_number(it)) && TYPES.contains(&word) {
-                break word;
+            if last.iter().all(|it| is_whole_number(it))
+                && let Some(known) = TYPES.iter().find(|it| **it == word)
+            {
+                break *known;
             }
             last = [after_prefix(last[1]), word];
             left -= 1;
@@ -154,14 +158,14 @@ impl OpenRow {
         let mut row = Row {
             bytes: last[0].parse().ok()?,
             count: last[1].parse().ok()?,
-            element: element.to_owned(),
+            element: element.into(),
             ..Row::default()
         };
         let mut rest = words.clone();
         if let Some(word) = words.next()
-            && REDUCTIONS.contains(&word)
+            && let Some(known) = REDUCTIONS.iter().find(|it| **it == word)
         {
-            row.reduction = (word != "none").then(|| word.to_owned());
+            row.reduction = (word != "none").then_some(Cow::Borrowed(known));
             rest = words;
         }
         let mut open = Self {

@@ -1,5 +1,6 @@
 //! Measurements, as values.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -152,9 +153,9 @@ pub struct Row {
     /// Elements as the program counts them.
     pub count: u64,
     /// Type of the elements.
-    pub element: String,
+    pub element: Cow<'static, str>,
     /// The reduction; `None` without one.
-    pub reduction: Option<String>,
+    pub reduction: Option<Cow<'static, str>>,
     /// The root; `None` without one.
     pub root: Option<u32>,
     /// With two buffers.
@@ -162,7 +163,7 @@ pub struct Row {
     /// With one buffer.
     pub in_place: Option<Figures>,
     /// The choice that ran, if the file has it.
-    pub ran: Option<Ran>,
+    pub ran: Option<Box<Ran>>,
     /// Time that the file predicts, µs.
     pub predicted_us: Option<f64>,
 }
@@ -267,9 +268,7 @@ impl Table {
             let expected = |it: &Figures| factor * row.bytes as f64 / it.time_us / 1e3;
             row.placements().all(|it| agrees(it.bus_gbps, expected(it)))
         };
-        let (kept, left): (Vec<Row>, Vec<Row>) =
-            std::mem::take(&mut self.rows).into_iter().partition(agrees);
-        self.rows = kept;
+        let left: Vec<Row> = self.rows.extract_if(.., |row| !agrees(row)).collect();
         for row in left {
             self.leave_out(Damage::Contradiction(row.bytes), row.line);
         }
