@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use diagnose::{Floor, Pile, Predict, archive};
 use records::nccl_log::Collector;
+use records::results::inspector::Timed;
 use serde::Deserialize;
 use topology::differences::Inventory;
 
@@ -20,7 +21,7 @@ use crate::recognize::recognize;
 use crate::report::Answered;
 use crate::request::{Evidence, File, JobRequest, PlannedJob};
 use crate::results::read::{no_measurement, read};
-use crate::results::{Against, Notes, ResultsQuestion, results};
+use crate::results::{Against, Notes, ReadTable, ResultsQuestion, results};
 use crate::sizes::usual;
 use crate::step::request::StepRequest;
 
@@ -44,6 +45,9 @@ pub enum FileQuestion {
     Doctor {
         /// The machine, with the version and the variables that price findings.
         job: JobRequest,
+        /// What `dcgmi diag` or `dcgmi health -c` printed on it.
+        #[serde(default)]
+        dcgm: Vec<Evidence>,
     },
     /// The connections of GPUs and NICs.
     Matrix {
@@ -106,7 +110,7 @@ impl FileQuestion {
             Self::Difference { job, other } => {
                 difference([job, other], [&job.plan()?, &other.plan()?])
             }
-            Self::Doctor { job } => machine(job),
+            Self::Doctor { job, dcgm } => machine(job, dcgm),
             Self::Matrix { file } => matrix(file),
             Self::Results { file, job, fit } => measured(file, job.as_ref(), *fit),
             Self::Log { file, job, hosts } => log(file, job.as_ref(), *hosts),
@@ -139,7 +143,7 @@ pub fn difference(requests: [&JobRequest; 2], jobs: [&PlannedJob; 2]) -> Result<
 }
 
 /// Checks a topology file and plans it as the job's version does, without its faults.
-fn machine(request: &JobRequest) -> Result<Answered, String> {
+fn machine(request: &JobRequest, dcgm: &[Evidence]) -> Result<Answered, String> {
     let machine = request.file.machine()?;
     let checked = CheckedMachine {
         file: request.file.name.clone(),
@@ -148,8 +152,11 @@ fn machine(request: &JobRequest) -> Result<Answered, String> {
         is_probed: false,
         are_bridges_read: None,
     };
-    let answer =
+    let mut answer =
         doctor(&[checked], &request.variables.settings()).map_err(|why| why.to_string())?;
+    for file in dcgm {
+        answer.add_dcgm(&file.name, &file.bytes()?)?;
+    }
     Answered::of(&answer)
 }
 
@@ -217,7 +224,9 @@ fn why(
 /// Measurements of nccl-tests, rccl-tests or `topo run`, beside the prediction for a job.
 fn measured(file: &File, job: Option<&JobRequest>, fit: bool) -> Result<Answered, String> {
     let text = file.text.as_deref().unwrap_or_default();
-    let read = read(&file.name, text).map_err(|why| why.to_string())?;
+    let mut timed = Timed::default();
+    let mut read = read(&file.name, text, &mut timed).map_err(|why| why.to_string())?;
+    read.tables.extend(ReadTable::of_job(timed));
     if read.tables.is_empty() {
         return Err(match read.unread.first() {
             Some(unread) => unread.clone(),

@@ -5,6 +5,7 @@ use std::io::Read;
 use diagnose::{Floor, Pile, archive};
 use findings::causes;
 use records::Listings;
+use records::results::inspector::Timed;
 use serde::Serialize;
 
 use crate::request::Evidence;
@@ -144,7 +145,8 @@ impl Part {
         let mut verdicts = found.verdicts.iter();
         self.fails = verdicts.any(|it| !causes::rank(it.cause).slows);
         let text = String::from_utf8_lossy(head);
-        let tables = results::read::read(&self.name, &text).is_ok_and(|it| !it.tables.is_empty());
+        let tables = results::read::read(&self.name, &text, &mut Timed::default());
+        let tables = tables.is_ok_and(|it| !it.tables.is_empty());
         let listings = Listings::read(&self.name, head);
         let is_listing = !matches!(listings, Ok(None));
         // One that is broken is meant as a machine, too: the plan says what is wrong with it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use answers::doctor::{CheckedMachine, doctor};
 use answers::report;
-use anyhow::{Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
@@ -13,6 +13,9 @@ use crate::environment::Environment;
 use crate::hints;
 use crate::input::{FileOrProbe, refuse_missing, why};
 use crate::output::Output;
+
+/// Largest file of DCGM that is read, bytes.
+const MOST_DCGM: u64 = 16 << 20;
 
 /// Reads and checks all files, or this machine.
 fn check_all(
@@ -94,7 +97,12 @@ pub(crate) fn run(
             .warnings
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
-    let answer = doctor(&checked, &settings)?;
+    let mut answer = doctor(&checked, &settings)?;
+    for file in &arguments.dcgm {
+        let name = file.display().to_string();
+        let bytes = files::read(file, MOST_DCGM).with_context(|| format!("cannot read {name}"))?;
+        answer.add_dcgm(&name, &bytes).map_err(Error::msg)?;
+    }
     arguments
         .outputs
         .judge("topo doctor", &answer.checks, output)?;

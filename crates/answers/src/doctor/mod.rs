@@ -1,5 +1,6 @@
 //! Faults of machines, and their costs.
 
+mod dcgm;
 mod page;
 
 use std::sync::Arc;
@@ -64,6 +65,9 @@ pub struct DoctorReport {
     /// allow, where one machine was checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LowShare>,
+    /// Tests of DCGM that did not pass, in words.
+    #[serde(skip)]
+    of_dcgm: Vec<String>,
 }
 
 /// A limit of a collective far below that of the machine's links.
@@ -186,6 +190,7 @@ pub fn doctor(
             groups: Some(groups),
             findings: findings_of(checked, settings),
             limits: Vec::new(),
+            of_dcgm: Vec::new(),
         });
     };
     let machine = only.machine();
@@ -194,6 +199,7 @@ pub fn doctor(
         findings: findings.unwrap_or_default(),
         checks: checks(checked, None),
         groups: None,
+        of_dcgm: Vec::new(),
         limits: machine.map_or_else(Vec::new, |(_, document)| limits(document, settings)),
     })
 }

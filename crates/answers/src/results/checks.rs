@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use findings::{Check, Maturity};
 use program::size::short;
 use records::results::ladder::ComparedRow;
+use records::results::program_name;
 use records::results::shortfall::{Kind, Shortfall};
 
 use super::ComparedTable;
@@ -89,8 +90,13 @@ impl ComparedTable {
     }
 
     /// The program that would measure it again.
-    fn program(&self) -> &str {
-        self.program.as_deref().unwrap_or("the same program")
+    fn program(&self) -> String {
+        let of_job = self.collective.filter(|_| self.timing.is_some());
+        match (&self.program, of_job.and_then(program_name::of_collective)) {
+            (Some(program), _) => program.clone(),
+            (None, Some(test)) => format!("{test} on these hosts alone, with"),
+            (None, None) => "the same program".to_owned(),
+        }
     }
 
     /// Whether the table has shortfalls of a kind.
@@ -162,7 +168,15 @@ impl ComparedTable {
                 .like
                 .map_or(String::new(), |it| format!(" are expected, by {it}"));
             check.expected = format!("≥ {floor:.1} GB/s; {expected:.1}{like}");
-            return check.judged(row.bus_gbps >= floor, format!("{:.1} GB/s", row.bus_gbps));
+            let seen = format!("{:.1} GB/s", row.bus_gbps);
+            if row.bus_gbps < floor && self.timing.is_some() {
+                check.seen = seen;
+                return check.unknown(
+                    "below the floor in a job, where computation and ranks that come late also slow a \
+                     collective",
+                );
+            }
+            return check.judged(row.bus_gbps >= floor, seen);
         }
         let why = row.unknown.as_deref();
         let why = why

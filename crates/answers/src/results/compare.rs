@@ -8,13 +8,14 @@ use records::gpu;
 use records::results::ladder::{Choice, ComparedRow, Step, steps};
 use records::results::published::Expected;
 use records::results::shortfall::{Kind, Shortfall, below_floors, find};
-use records::results::values::Tool;
+use records::results::values::{Timing, Tool};
 use records::results::{Row, Table};
 use serde::Serialize;
 
 use super::jobs::{Jobs, PricedJob};
 use super::likely::{Miss, PlantedFaults};
 use super::read::LoggedChoices;
+use super::timing::InJob;
 use crate::JsonSchema;
 use crate::expect::situation::situation;
 use crate::report::as_text;
@@ -83,6 +84,9 @@ pub struct ComparedTable {
     /// Other GPUs were measured than those of the plan; which.
     #[serde(skip)]
     pub(super) other_gpus: Option<String>,
+    /// The calls of a job.
+    #[serde(skip)]
+    pub(super) timing: Option<Box<Timing>>,
     /// No column has the bus bandwidth.
     #[serde(skip)]
     pub(super) lacks_bus: bool,
@@ -107,7 +111,7 @@ pub(super) fn compare(
     logged: &LoggedChoices,
     job: Option<(usize, &PricedJob)>,
     is_acceptance: bool,
-    notes: Vec<String>,
+    mut notes: Vec<String>,
 ) -> ComparedTable {
     let (number, job) = job.unzip();
     let priced = job.map(|job| Prediction { job, is_acceptance });
@@ -121,6 +125,14 @@ pub(super) fn compare(
     let shortfalls = match job {
         Some(_) if is_acceptance => below_floors(&table, &rows),
         _ => find(&table, &rows, &steps),
+    };
+    let shortfalls = match &table.timing {
+        None => shortfalls,
+        Some(timing) => {
+            notes.push(timing.note(ranks.unwrap_or(0)));
+            let below = shortfalls.into_iter();
+            below.map(|it| timing.tell(it, &table, &rows)).collect()
+        }
     };
     let limit = bound.map(|it| it.limit.summary());
     ComparedTable {
@@ -137,6 +149,7 @@ pub(super) fn compare(
         contradicts: table.contradictions.is_some(),
         average_bus_bandwidth_gbps: table.average_bus_gbps,
         damaged_rows: table.damaged,
+        timing: table.timing,
         file: table.file,
         program: table.program,
         nccl: table.nccl,

@@ -8,6 +8,7 @@ mod jobs;
 pub mod likely;
 mod page;
 pub mod read;
+mod timing;
 
 use findings::Check;
 use fit::{Fit, FitError};
@@ -192,7 +193,8 @@ fn compare_all(
             question.accepts,
             notes,
         );
-        if question.accepts {
+        // What slows a job may be the job.
+        if question.accepts && table.timing.is_none() {
             table.misses = jobs.misses(&table);
         }
         tables.push(table);

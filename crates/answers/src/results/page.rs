@@ -79,7 +79,10 @@ impl ComparedTable {
     fn head(&self) -> Page {
         let collective = self.collective.map_or("unknown collective", |it| it.name());
         let what = self.read.first().map_or(String::new(), |row| {
-            let mut what = format!(" of {}", row.element);
+            let mut what = match row.element.is_empty() {
+                true => String::new(),
+                false => format!(" of {}", row.element),
+            };
             what.extend(row.reduction.iter().flat_map(|it| [", ", it.as_ref()]));
             what
         });

@@ -5,9 +5,11 @@ use std::io::{BufRead, Result};
 use std::rc::Rc;
 
 use program::Collective;
+use records::evidence::inspector;
 use records::nccl_log::batch::{self, LineReader};
 use records::nccl_log::line::Lines;
 use records::nccl_log::{Known, ParsedLine};
+use records::results::inspector::Timed;
 use records::results::json::JsonError;
 use records::results::ladder::Choice;
 use records::results::values::UnreadHeader;
@@ -41,6 +43,8 @@ pub struct ReadTable {
 pub struct ReadFile {
     /// The tables.
     pub tables: Vec<ReadTable>,
+    /// It has calls that Inspector timed.
+    pub is_of_job: bool,
     /// There were more tables, rows or ranks than are kept.
     pub is_full: bool,
     /// Tables that were left out because their columns are not understood, in words.
@@ -75,13 +79,19 @@ const OTHERS: [(&str, &str); 6] = [
     ),
 ];
 
+/// Bytes in which an object of Inspector tells its version.
+const INSPECTOR_BYTES: usize = 1 << 10;
+
 /// Lines in which those words are looked for.
 const MOST_SEARCHED: u32 = 256;
 
 /// Reads a text line by line.
-#[derive(Debug, Default)]
-pub struct Reader {
+#[derive(Debug)]
+pub struct Reader<'t> {
     results: Collector,
+    timed: &'t mut Timed,
+    /// Times that were read before.
+    before: u64,
     log: records::nccl_log::Collector,
     name: String,
     lines: u32,
@@ -89,18 +99,22 @@ pub struct Reader {
     other: Option<&'static str>,
 }
 
-impl Reader {
-    /// Begins a file.
-    pub fn new(name: &str) -> Self {
-        let mut results = Collector::default();
+impl<'t> Reader<'t> {
+    /// Begins a file, which adds to what was `timed` by those before.
+    pub fn new(name: &str, timed: &'t mut Timed) -> Self {
+        let before = timed.times();
+        let mut results = Collector::after(std::mem::take(timed));
         results.begin(name);
         let mut log = records::nccl_log::Collector::default();
         log.begin(name);
         Self {
             results,
+            before,
+            timed,
             log,
             name: name.to_owned(),
-            ..Self::default()
+            lines: 0,
+            other: None,
         }
     }
 
@@ -121,7 +135,9 @@ impl Reader {
 
     /// Ends the file.
     fn finish(self) -> ReadFile {
-        let results = self.results.finish();
+        let mut results = self.results.finish();
+        let is_of_job = results.timed.times() > self.before;
+        *self.timed = std::mem::take(&mut results.timed);
         let logged = Rc::new(logged(self.log.finish()));
         let tables = results.tables.into_iter().map(|table| ReadTable {
             table,
@@ -129,18 +145,20 @@ impl Reader {
         });
         let tables: Vec<ReadTable> = tables.collect();
         let mut told: Vec<String> = results.unread.iter().map(unread).collect();
-        if let Some(other) = self.other.filter(|_| tables.is_empty()) {
+        let has_any = !tables.is_empty() || is_of_job;
+        if let Some(other) = self.other.filter(|_| !has_any) {
             told = vec![format!("{}: {other}", self.name)];
         }
         ReadFile {
             tables,
+            is_of_job,
             is_full: results.is_full,
             unread: told,
         }
     }
 }
 
-impl LineReader for Reader {
+impl LineReader for Reader<'_> {
     type Parsed<'a> = ParsedLine<'a>;
     type Memory<'a> = Known<'a>;
 
@@ -160,19 +178,31 @@ impl LineReader for Reader {
     }
 }
 
-/// Whether a text that begins like this is JSON.
+/// Whether a text that begins like this is one JSON object. Inspector writes one for each call.
 pub fn is_json(first: &[u8]) -> bool {
-    first.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'{')
+    let is_object = first.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'{');
+    let head = String::from_utf8_lossy(&first[..first.len().min(INSPECTOR_BYTES)]);
+    is_object && !head.contains(inspector::VERSION)
 }
 
-/// Reads a whole file: JSON or a text.
+impl ReadTable {
+    /// The tables of what Inspector timed, beside which nothing is logged.
+    pub fn of_job(timed: Timed) -> impl Iterator<Item = Self> {
+        timed.tables().map(|table| Self {
+            table,
+            logged: Rc::default(),
+        })
+    }
+}
+
+/// Reads a whole file: JSON, or a text, which adds to what was `timed` by others.
 ///
 /// # Errors
 /// It is JSON without measurements.
-pub fn read(name: &str, text: &str) -> std::result::Result<ReadFile, JsonError> {
+pub fn read(name: &str, text: &str, timed: &mut Timed) -> std::result::Result<ReadFile, JsonError> {
     if !is_json(text.as_bytes()) {
         // Reading memory does not fail.
-        let read = Reader::new(name).read(text.as_bytes(), 0, |_| {});
+        let read = Reader::new(name, timed).read(text.as_bytes(), 0, |_| {});
         return Ok(read.unwrap_or_default());
     }
     let table = ReadTable {
@@ -198,7 +228,7 @@ fn unread(it: &UnreadHeader) -> String {
 /// The message about a file without measurements.
 pub fn no_measurement(name: &str) -> String {
     format!(
-        "{name}: no measurement; expected a table of nccl-tests, rccl-tests or the OSU micro-benchmarks, JSON of nccl-tests (-J), or of topo"
+        "{name}: no measurement; expected a table of nccl-tests, rccl-tests or the OSU micro-benchmarks, JSON of nccl-tests (-J), of topo, or of NCCL's Inspector"
     )
 }
 

@@ -12,6 +12,7 @@ use std::io::Read;
 use planner::cost::CostProfile;
 use program::Collective;
 use records::results::Table;
+use records::results::inspector::Timed;
 use serde::{Serialize, Serializer};
 use workload::{Files, Workload};
 
@@ -31,6 +32,9 @@ const FEWEST_FOR_BETWEEN: usize = 4;
 pub struct Measurements {
     /// Tables of nccl-tests: their ranks are the first ones of the job.
     pub tables: Vec<Table>,
+    /// Calls of jobs, in communicators whose first ranks of each host are those of the job's first
+    /// hosts.
+    pub(super) timed: Timed,
     /// Steps that were traced.
     pub traces: Vec<Workload>,
     /// Constants that were fitted to this cluster; NCCL chooses by its own.
@@ -40,11 +44,13 @@ pub struct Measurements {
 impl Measurements {
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.traces.is_empty() && self.profile.is_none()
+        let has_times = !self.tables.is_empty() || self.timed.times() > 0;
+        !has_times && self.traces.is_empty() && self.profile.is_none()
     }
 
     /// Reads one more file: a cost profile (TOML) that was fitted to measurements, a table of
-    /// nccl-tests, or a trace of PyTorch's profiler. `ranks` is the number of ranks of the job.
+    /// nccl-tests, calls that NCCL's Inspector timed (of a rank a file), or a trace of PyTorch's
+    /// profiler. `ranks` is the number of ranks of the job.
     ///
     /// # Errors
     /// It is none of these; a sentence.
@@ -55,7 +61,7 @@ impl Measurements {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(format!("{name} is larger than {} MiB", MOST_BYTES >> 20));
         }
-        let expected = "expected a table of nccl-tests, a trace of PyTorch's profiler, or a fitted cost profile";
+        let expected = "expected a table of nccl-tests, files of NCCL's Inspector, a trace of PyTorch's profiler, or a fitted cost profile";
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| format!("{name} is no text (UTF-8); {expected}"))?;
         if text.contains("[base-latency-us") {
@@ -63,10 +69,11 @@ impl Measurements {
             self.profile = Some(profile);
             return Ok(());
         }
-        let read = results::read::read(name, text);
-        let tables = read.map_or(Vec::new(), |it| it.tables);
-        if !tables.is_empty() {
-            self.tables.extend(tables.into_iter().map(|it| it.table));
+        if let Ok(read) = results::read::read(name, text, &mut self.timed)
+            && (read.is_of_job || !read.tables.is_empty())
+        {
+            self.tables
+                .extend(read.tables.into_iter().map(|it| it.table));
             return Ok(());
         }
         let mut files = Files::default();

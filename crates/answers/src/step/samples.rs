@@ -1,8 +1,9 @@
 //! Samples for corrections: measured calls beside what is predicted for them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use program::{Collective, Reduction};
+use records::results::Table;
 
 use super::calibration::{Measurements, Sample, Scope};
 use super::places::{Place, Places};
@@ -18,7 +19,8 @@ impl Pricing<'_> {
         places: &Places,
     ) -> Result<Vec<Sample>, StepError> {
         let mut samples = Vec::new();
-        for table in &measurements.tables {
+        let of_jobs: Vec<Table> = measurements.timed.clone().tables().collect();
+        for table in measurements.tables.iter().chain(&of_jobs) {
             let ranks = table.rank_count().unwrap_or(0);
             if ranks > places.ranks() {
                 return Err(StepError::MeasuredRanks {
@@ -30,7 +32,15 @@ impl Pricing<'_> {
             let (Some(collective), 2..) = (table.collective, ranks) else {
                 continue;
             };
-            let its: Vec<Place> = (0..ranks).filter_map(|rank| places.place(rank)).collect();
+            let its: Vec<Place> = match &table.timing {
+                None => (0..ranks).filter_map(|rank| places.place(rank)).collect(),
+                // A rank that waits for others that wrote nothing takes longer.
+                Some(timing) if timing.ranks < ranks => continue,
+                Some(_) => spread(places, ranks, table.host_count().unwrap_or(1)),
+            };
+            if its.len() < ranks as usize {
+                continue;
+            }
             let shape = shapes::shape(&its, self.domain_hosts());
             let at = self.planner.plan("measured", &shape)?;
             for row in &table.rows {
@@ -70,6 +80,28 @@ impl Pricing<'_> {
         samples.retain(|it| it.measured_us > 0.0 && it.time_us > 0.0);
         Ok(samples)
     }
+}
+
+/// The first ranks of each of the first hosts, as many of each, host by host.
+fn spread(places: &Places, ranks: u32, hosts: u32) -> Vec<Place> {
+    let (each, mut of_host) = (ranks / hosts.max(1), HashMap::new());
+    let all = (0..places.ranks()).filter_map(|rank| places.place(rank));
+    let mut its: Vec<Place> = all
+        .filter(|it| {
+            let known = of_host.len() as u32;
+            let count: &mut u32 = match it.host {
+                host if known < hosts => of_host.entry(host).or_default(),
+                host => match of_host.get_mut(&host) {
+                    Some(count) => count,
+                    None => return false,
+                },
+            };
+            *count += 1;
+            *count <= each
+        })
+        .collect();
+    its.sort_by_key(|it| it.host);
+    its
 }
 
 /// Hosts at some places.

@@ -87,7 +87,9 @@ fn misses(run: &Run, gbps: f64) -> (Vec<Miss>, f64) {
         accepts: true,
         ..ResultsQuestion::default()
     };
-    let tables = read::read("job.log", &text).unwrap().tables;
+    let tables = read::read("job.log", &text, &mut Timed::default())
+        .unwrap()
+        .tables;
     let mut found = results(tables, &question, &mut Notes::default()).unwrap();
     let expected = found.tables[0].rows[0].expected_gbps.unwrap();
     (found.tables.remove(0).misses, expected)

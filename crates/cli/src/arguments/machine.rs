@@ -128,6 +128,10 @@ pub(crate) struct DoctorArguments {
     /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
     pub files: Vec<PathBuf>,
+    /// What `dcgmi diag` (also -j) or `dcgmi health -c` printed on the machine: its tests are checks
+    /// beside the others
+    #[arg(long, value_name = "FILE")]
+    pub dcgm: Vec<PathBuf>,
     #[command(flatten)]
     pub source: SourceArguments,
     #[command(flatten)]

@@ -7,6 +7,7 @@ use answers::results::ReadTable;
 use answers::results::read::{ReadFile, Reader, is_json, no_measurement, read as read_whole};
 use anyhow::{Context, Result, bail};
 use files::TextStream;
+use records::results::inspector::Timed;
 
 use crate::environment::{Environment, helpers};
 use crate::output::Output;
@@ -23,17 +24,18 @@ pub(super) fn read(
 ) -> Result<(Vec<ReadTable>, Vec<String>)> {
     let progress = Progress::new(environment, "reading");
     let (mut all, mut unread) = (Vec::new(), Vec::new());
+    let mut timed = Timed::default();
     for file in files {
         let mut stream = TextStream::open(file)?;
         let label = stream.label.clone();
         let cannot = || format!("cannot read {label}");
         let first = stream.text.fill_buf().with_context(cannot)?;
         let read = match is_json(first) {
-            true => read_json(&mut stream)?,
+            true => read_json(&mut stream, &mut timed)?,
             false => {
                 let size = stream.size();
                 let show = |read| progress.set(TextStream::progress(&label, size, read));
-                let reader = Reader::new(&label);
+                let reader = Reader::new(&label, &mut timed);
                 let read = reader.read(&mut stream.text, helpers(), show);
                 read.with_context(cannot)?
             }
@@ -43,21 +45,23 @@ pub(super) fn read(
                 "{label}: more tables, rows or ranks than are kept; the rest is left out"
             ));
         }
-        if read.is_full || !read.unread.is_empty() || read.tables.is_empty() {
+        let has_none = read.tables.is_empty() && !read.is_of_job;
+        if read.is_full || !read.unread.is_empty() || has_none {
             unread.push(label.clone());
         }
         output.warnings.extend(stream.finish());
         let is_told = !read.unread.is_empty();
         output.warnings.extend(read.unread);
-        if read.tables.is_empty() && !is_told {
+        if has_none && !is_told {
             output.warnings.push(no_measurement(&label));
         }
         all.extend(read.tables);
     }
+    all.extend(ReadTable::of_job(timed));
     Ok((all, unread))
 }
 
-fn read_json(stream: &mut TextStream) -> Result<ReadFile> {
+fn read_json(stream: &mut TextStream, timed: &mut Timed) -> Result<ReadFile> {
     let label = &stream.label;
     let mut text = Vec::new();
     let read = stream
@@ -72,5 +76,5 @@ fn read_json(stream: &mut TextStream) -> Result<ReadFile> {
             JSON_LIMIT >> 20
         );
     }
-    Ok(read_whole(label, &String::from_utf8_lossy(&text))?)
+    Ok(read_whole(label, &String::from_utf8_lossy(&text), timed)?)
 }

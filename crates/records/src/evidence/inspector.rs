@@ -7,11 +7,14 @@ use crate::evidence::bounded::Short;
 /// The word that every line that [`read`] reads has.
 pub const WORD: &str = "\"coll_perf\"";
 
+/// The word with which the version of Inspector's format begins.
+pub const VERSION: &str = "\"inspector_output_format_version\"";
+
 /// Longest line that is read, bytes: one with the events of all channels.
 const MOST_BYTES: usize = 64 << 10;
 
 /// A collective that ended on a rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ended {
     /// The communicator's id, equal on all its ranks.
     pub communicator: String,
@@ -19,6 +22,8 @@ pub struct Ended {
     pub rank: u32,
     /// Ranks of the communicator.
     pub ranks: u32,
+    /// Its hosts.
+    pub nodes: Option<u32>,
     /// The rank's host.
     pub host: String,
     /// The function, such as `AllReduce`.
@@ -29,6 +34,10 @@ pub struct Ended {
     pub bytes: u64,
     /// How long it ran, µs.
     pub time: u64,
+    /// The bandwidth that Inspector takes from size and time, GB/s.
+    pub algorithm_gbps: Option<f64>,
+    /// When it was written, µs since 1970; 0 if that is unknown.
+    pub when: u64,
     /// The GPU's clock gave the time. The processor's clock includes how long the launch took.
     pub is_gpu_time: bool,
 }
@@ -46,12 +55,15 @@ struct Header {
     id: Short,
     rank: u32,
     n_ranks: u32,
+    nnodes: Option<u32>,
 }
 
 #[derive(Deserialize, Default)]
 struct Metadata {
     #[serde(default)]
     hostname: Short,
+    #[serde(default)]
+    dump_timestamp_us: u64,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +74,7 @@ struct Performance {
     coll_msg_size_bytes: u64,
     coll_exec_time_us: u64,
     coll_timing_source: Option<Short>,
+    coll_algobw_gbs: Option<f64>,
 }
 
 /// Reads a line; `None` if it is none of Inspector's, or has a rank that its communicator has not.
@@ -75,11 +88,14 @@ pub fn read(line: &str) -> Option<Ended> {
         communicator: row.header.id.0,
         rank: row.header.rank,
         ranks: row.header.n_ranks,
+        nodes: row.header.nnodes,
         host: row.metadata.hostname.0,
         function: row.coll_perf.coll.0,
         sequence: row.coll_perf.coll_sn,
         bytes: row.coll_perf.coll_msg_size_bytes,
         time: row.coll_perf.coll_exec_time_us,
+        algorithm_gbps: row.coll_perf.coll_algobw_gbs.filter(|it| it.is_finite()),
+        when: row.metadata.dump_timestamp_us,
         is_gpu_time: source.is_none_or(|it| it.0 == "kernel_gpu"),
     })
 }

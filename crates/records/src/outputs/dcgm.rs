@@ -1,4 +1,4 @@
-//! `dcgmi diag`: what DCGM tested.
+//! `dcgmi diag` and `dcgmi health -c`: what DCGM tested and watches.
 
 use serde::Deserialize;
 
@@ -24,13 +24,13 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// `Pass - All`, `Fail`.
+    /// `Pass - All`, `Fail`; of a health report `Healthy`, `Warning`, `Failure`.
     fn read(text: &str) -> Option<Self> {
         let word = text.split([' ', '-']).next()?;
         Some(match word.to_ascii_lowercase().as_str() {
-            "pass" => Self::Passed,
-            "fail" => Self::Failed,
-            "warn" => Self::Warned,
+            "pass" | "healthy" => Self::Passed,
+            "fail" | "failure" => Self::Failed,
+            "warn" | "warning" => Self::Warned,
             "skip" => Self::Skipped,
             _ => return None,
         })
@@ -50,7 +50,16 @@ pub struct Test {
     pub why: String,
 }
 
-/// Reads a line of the table that `dcgmi diag` prints. Returns `true` if it is one.
+/// What a health report writes before a device, and before what is wrong with it.
+const PART: &str = "-> ";
+
+/// The end of the name of what DCGM watches.
+const WATCHED: &str = " (health)";
+
+/// The name of a device in a health report, until a system of it is named.
+const DEVICE: &str = "a device";
+
+/// Reads a line of a table of `dcgmi`. Returns `true` if it is one.
 pub(super) fn line(tests: &mut Vec<Test>, line: &str) -> bool {
     let Some(cells) = line
         .trim()
@@ -63,6 +72,10 @@ pub(super) fn line(tests: &mut Vec<Test>, line: &str) -> bool {
         return false;
     };
     let (name, result) = (name.trim(), result.trim());
+    if let (Some(part), Some(verdict)) = (name.strip_prefix(PART), Verdict::read(result)) {
+        health(tests, part, verdict);
+        return true;
+    }
     match Verdict::read(result) {
         Some(verdict) if !name.is_empty() => {
             if tests.len() < MOST_TESTS {
@@ -89,14 +102,55 @@ pub(super) fn line(tests: &mut Vec<Test>, line: &str) -> bool {
         }
         return true;
     }
-    let is_more = name.is_empty() && !test.why.is_empty();
+    let is_health = test.name.ends_with(WATCHED);
+    let is_more = name.is_empty() && (is_health || !test.why.is_empty());
     if (is_more || name.starts_with("Warning")) && test.why.len() < 400 {
         let part = result.strip_prefix("Error: ").unwrap_or(result);
-        test.why += if is_more { " " } else { "" };
+        test.why += if test.why.is_empty() { "" } else { " " };
         test.why.extend(part.chars().take(100));
         return true;
     }
     false
+}
+
+/// A device of a health report, or a system of the device above.
+fn health(tests: &mut Vec<Test>, part: &str, verdict: Verdict) {
+    let device: Option<u32> = part.parse().ok();
+    let above = tests.last_mut();
+    let gpus = match (device, &above) {
+        (Some(device), _) => vec![device],
+        (None, Some(above)) => above.gpus.clone(),
+        (None, None) => Vec::new(),
+    };
+    let name: String = match device {
+        Some(_) => DEVICE.to_owned(),
+        None => part.chars().take(60).chain(WATCHED.chars()).collect(),
+    };
+    let why = String::new();
+    let test = Test {
+        name,
+        verdict,
+        gpus,
+        why,
+    };
+    if let Some(above) = above.filter(|it| it.name == DEVICE) {
+        *above = test;
+    } else if tests.len() < MOST_TESTS {
+        tests.push(test);
+    }
+}
+
+/// The tests of a text of `dcgmi diag`, its JSON, or a text of `dcgmi health -c`; empty if it is
+/// none of these.
+pub fn read(bytes: &[u8]) -> Vec<Test> {
+    if let Ok(tests) = json(bytes) {
+        return tests;
+    }
+    let mut tests = Vec::new();
+    for text in String::from_utf8_lossy(bytes).lines() {
+        line(&mut tests, text);
+    }
+    tests
 }
 
 /// Reads the JSON of `dcgmi diag -j`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use program::Collective;
 
 use crate::results::facts::{MOST_NAME, after, device, setting, value, version_of_code};
+use crate::results::inspector::Timed;
 use crate::results::markdown::{self, Headings};
 use crate::results::named::{self, NamedColumns};
 use crate::results::program_name;
@@ -63,9 +64,19 @@ pub struct Collector {
     line: u64,
     rows: usize,
     devices: usize,
+    /// What Inspector timed, of all files.
+    timed: Timed,
 }
 
 impl Collector {
+    /// Goes on with what Inspector timed by other files, since each rank writes its own.
+    pub fn after(timed: Timed) -> Self {
+        Self {
+            timed,
+            ..Self::default()
+        }
+    }
+
     /// Begins a file.
     pub fn begin(&mut self, file: &str) {
         self.close_row();
@@ -88,6 +99,9 @@ impl Collector {
     pub fn line(&mut self, line: &str) {
         self.line += 1;
         self.results.lines += 1;
+        if self.timed.line(&self.table.file, self.line, line) {
+            return;
+        }
         if line.trim_start().starts_with('|')
             && let Some(found) = markdown::line(line, self.named.as_ref())
         {
@@ -151,6 +165,8 @@ impl Collector {
     pub fn finish(mut self) -> Results {
         self.close_row();
         self.close_table();
+        self.results.is_full |= self.timed.is_full;
+        self.results.timed = self.timed;
         self.results
     }
 

@@ -45,10 +45,7 @@ pub enum JsonError {
 pub fn read(file: &str, text: &str) -> Result<Table, JsonError> {
     let value: Value = serde_json::from_str(text).map_err(|error| JsonError::Syntax {
         file: file.to_owned(),
-        message: match text.contains("\"coll_perf\"") {
-            true => "NCCL's Inspector wrote it, whose lines a diagnosis reads".to_owned(),
-            false => error.to_string(),
-        },
+        message: error.to_string(),
     })?;
     let reader = Reader { file };
     match value.get("format").and_then(Value::as_str) {

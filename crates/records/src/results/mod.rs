@@ -1,5 +1,5 @@
-//! Reads what nccl-tests, rccl-tests, the OSU micro-benchmarks and `topo run` measured,.
-
+//! Reads what nccl-tests, rccl-tests, the OSU micro-benchmarks, `topo run` and NCCL's Inspector
+//! measured.
 //!
 //! ```
 //! let text = "\
@@ -21,12 +21,13 @@
 //! In reading order: [`values`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
 //! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), `facts` (of jobs,
-//! in single lines), [`collect`] (tables from lines), [`json`] (JSON of nccl-tests and of
+//! in single lines), [`inspector`] (calls of a job), [`collect`] (tables from lines), [`json`] (JSON of nccl-tests and of
 //! `topo run`), [`ladder`] (measured beside predicted times), [`published`] (what healthy machines
 //! reach), [`shares`] (of predictions), [`starts`], [`shortfall`].
 
 pub mod collect;
 mod facts;
+pub mod inspector;
 pub mod json;
 pub mod ladder;
 mod markdown;

@@ -53,6 +53,12 @@ pub(crate) fn of_word(word: &str) -> Option<Collective> {
     known.1
 }
 
+/// The program of nccl-tests that runs a collective.
+pub fn of_collective(collective: Collective) -> Option<String> {
+    let known = PROGRAMS.iter().find(|it| it.1 == Some(collective))?;
+    Some(format!("{}{END}", known.0))
+}
+
 /// The collective whose columns and bandwidths a table has: a reduction, a root, and the ratio of
 /// bus bandwidth to algorithm bandwidth.
 pub fn guess(rows: &[Row], ranks: Option<u32>) -> Option<Collective> {

@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use program::{Collective, Protocol};
 
+use crate::results::inspector::Timed;
+
 /// The content of files.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Results {
     /// The files, in order.
     pub files: Vec<String>,
     /// The tables that have rows, in order.
     pub tables: Vec<Table>,
+    /// What Inspector timed, which further files may add to.
+    pub timed: Timed,
     /// Lines that were read.
     pub lines: u64,
     /// Something was left out because too much is kept.
@@ -44,6 +48,8 @@ pub enum Tool {
     Osu,
     /// `topo run`.
     TopoRun,
+    /// NCCL's Inspector, in a job.
+    Inspector,
 }
 
 impl Tool {
@@ -54,6 +60,7 @@ impl Tool {
             Self::RcclTests => "rccl-tests",
             Self::Osu => "OSU micro-benchmarks",
             Self::TopoRun => "topo run",
+            Self::Inspector => "NCCL's Inspector",
         }
     }
 }
@@ -85,6 +92,8 @@ pub struct Table {
     pub devices: Arc<Vec<Device>>,
     /// Number of ranks, if the file says it otherwise than by GPUs.
     pub ranks: Option<u32>,
+    /// Number of hosts, if the file says it otherwise than by GPUs.
+    pub hosts: Option<u32>,
     /// NCCL's variables of the job, by name.
     pub settings: Arc<Vec<(String, String)>>,
     /// The rows in order.
@@ -102,6 +111,30 @@ pub struct Table {
     pub average_bus_gbps: Option<f64>,
     /// Wrong elements that the program counts at its end.
     pub out_of_bounds: Option<u64>,
+    /// The calls of a job, where it was timed.
+    pub timing: Option<Box<Timing>>,
+}
+
+/// Calls that were timed in a job, beside its computation.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Timing {
+    /// The communicator's id.
+    pub communicator: String,
+    /// Ranks whose times are known.
+    pub ranks: u32,
+    /// Their hosts.
+    pub hosts: Vec<String>,
+    /// Calls of each row by time, all or a part of them.
+    pub calls: Vec<Vec<Call>>,
+}
+
+/// A call of a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Call {
+    /// When it was written, s since 1970; 0 if that is unknown.
+    pub when: u64,
+    /// How long it ran on the rank where it was shortest, µs.
+    pub time_us: f64,
 }
 
 /// Why a row is left out.
@@ -233,7 +266,8 @@ impl Table {
     pub fn host_count(&self) -> Option<u32> {
         let hosts: BTreeSet<&str> = self.devices.iter().map(|it| it.host.as_str()).collect();
         let is_cut = self.rank_count() > Some(self.devices.len() as u32) && self.ranks.is_none();
-        (!hosts.is_empty() && !is_cut).then_some(hosts.len() as u32)
+        let listed = (!hosts.is_empty() && !is_cut).then_some(hosts.len() as u32);
+        self.hosts.or(listed)
     }
 
     /// Counts a row that is left out.

@@ -1,0 +1,61 @@
+//! What DCGM says of a machine, as checks.
+
+use findings::{Check, Maturity, check};
+use records::outputs::{MOST_BYTES, Test, Verdict, dcgm_tests};
+
+use super::DoctorReport;
+
+impl DoctorReport {
+    /// Adds a file that `dcgmi diag` or `dcgmi health -c` printed on the machine.
+    ///
+    /// # Errors
+    /// No test is in it; a sentence.
+    pub fn add_dcgm(&mut self, file: &str, bytes: &[u8]) -> Result<(), String> {
+        if bytes.len() > MOST_BYTES {
+            let most = MOST_BYTES >> 20;
+            return Err(format!(
+                "{file} is larger than {most} MiB; expected what dcgmi printed"
+            ));
+        }
+        let tests = dcgm_tests(bytes);
+        if tests.is_empty() {
+            return Err(format!(
+                "{file}: no test of DCGM; expected what `dcgmi diag`, `dcgmi diag -j` or `dcgmi health -c` printed"
+            ));
+        }
+        let checks = tests.iter().map(|it| of_test(it, file));
+        for check in checks {
+            if matches!(
+                check.verdict,
+                check::Verdict::Fail | check::Verdict::Unknown(_)
+            ) {
+                self.of_dcgm
+                    .push(format!("{}: {}", check.looked_at, check.reason()));
+            }
+            self.checks.push(check);
+        }
+        Ok(())
+    }
+}
+
+fn of_test(test: &Test, file: &str) -> Check {
+    let letters = test.name.chars().map(|it| it.to_ascii_lowercase());
+    let words: String = letters
+        .map(|it| if it.is_ascii_alphanumeric() { it } else { ' ' })
+        .collect();
+    let id = words.split_whitespace().collect::<Vec<_>>().join("-");
+    let what = format!("DCGM's test {} in {file}", test.name);
+    let check = Check::new(format!("dcgm-{id}"), what, Maturity::Measured)
+        .expects("a pass", "dcgmi diag -r 2");
+    let gpus = test.gpus.iter().map(|it| format!(" on GPU {it}"));
+    let mut seen: String = gpus.collect::<Vec<_>>().join(",");
+    if !test.why.is_empty() {
+        seen += &format!(": {}", test.why);
+    }
+    match test.verdict {
+        Verdict::Passed => check,
+        Verdict::Skipped => check.skipped("DCGM did not run it"),
+        Verdict::Warned => check.unknown(format!("DCGM warns{seen}")),
+        Verdict::Failed => check.judged(false, format!("it failed{seen}")),
+    }
+}

@@ -1,0 +1,222 @@
+//! Collectives of a job that NCCL's Inspector timed, as tables.
+//!
+//! A rank that comes early waits for the others inside the collective, so a call takes as long as it
+//! runs on the rank that comes last: the least of its times. That is known only if all ranks'
+//! files are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use program::Collective;
+
+use crate::evidence::inspector::{self, Ended};
+use crate::results::program_name;
+use crate::results::values::{Call, Damage, Figures, Row, Table, Timing, Tool, agrees};
+
+/// Most sizes and most ranks of all communicators together, and most calls of a size, that are kept.
+const MOST_SIZES: usize = 1 << 10;
+const MOST_RANKS: usize = 1 << 18;
+const MOST_CALLS: usize = 1 << 8;
+
+/// Longest object that is written over several lines, bytes.
+const MOST_BYTES: usize = 16 << 10;
+
+/// Calls by communicator and collective, of any number of files.
+#[derive(Debug, Clone, Default)]
+pub struct Timed {
+    groups: BTreeMap<(String, Collective), Group>,
+    times: u64,
+    sizes: usize,
+    ranks: usize,
+    /// The lines so far of an object that is written over several.
+    open: Option<String>,
+    /// Something was left out because too much is kept.
+    pub(super) is_full: bool,
+}
+
+/// The calls of a communicator and collective.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    file: String,
+    ranks: u32,
+    nodes: Option<u32>,
+    /// The host of each rank that wrote.
+    hosts: BTreeMap<u32, String>,
+    /// By bytes of the whole message.
+    sizes: BTreeMap<u64, Calls>,
+    /// Bytes of calls whose bandwidth is not their size by their time, and their lines.
+    damaged: Vec<(u64, u64)>,
+}
+
+/// Calls of a size by their numbers: all of them, or those whose mixed numbers end in so many zeros.
+#[derive(Debug, Clone, Default)]
+struct Calls {
+    zeros: u32,
+    by_number: BTreeMap<u64, Call>,
+}
+
+impl Calls {
+    /// Whether a call is kept, by which all ranks keep the same ones.
+    fn keeps(&self, number: u64) -> bool {
+        // Knuth's multiplicative hashing: calls of one size may be every 64th of a communicator.
+        let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).swap_bytes();
+        mixed.trailing_zeros() >= self.zeros
+    }
+
+    fn add(&mut self, number: u64, call: Call) {
+        if !self.keeps(number) {
+            return;
+        }
+        let known = self.by_number.entry(number).or_insert(call);
+        known.time_us = known.time_us.min(call.time_us);
+        known.when = known.when.max(call.when);
+        while self.by_number.len() > MOST_CALLS && self.zeros < u64::BITS {
+            self.zeros += 1;
+            let kept = std::mem::take(&mut self.by_number).into_iter();
+            self.by_number = kept.filter(|it| self.keeps(it.0)).collect();
+        }
+    }
+}
+
+impl Timed {
+    /// Takes a line of a file. Returns `true` if Inspector wrote it.
+    pub(super) fn line(&mut self, file: &str, number: u64, line: &str) -> bool {
+        if let Some(open) = &mut self.open {
+            open.push_str(line);
+            let ended = line
+                .starts_with('}')
+                .then(|| inspector::read(open))
+                .flatten();
+            let is_over = line.starts_with('}') || open.len() > MOST_BYTES;
+            self.open = self.open.take().filter(|_| !is_over);
+            return match ended {
+                Some(ended) => self.add(file, number, ended),
+                None => false,
+            };
+        }
+        match line.trim_end() {
+            "{" => self.open = Some("{".to_owned()),
+            whole if whole.starts_with('{') && whole.contains(inspector::WORD) => {
+                return inspector::read(whole).is_some_and(|it| self.add(file, number, it));
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Returns `true` if the collective is one that tables have.
+    fn add(&mut self, file: &str, line: u64, ended: Ended) -> bool {
+        let Some(collective) = program_name::of_word(&ended.function) else {
+            return false;
+        };
+        self.times += 1;
+        let group = self.groups.entry((ended.communicator, collective));
+        let group = group.or_default();
+        if group.file.is_empty() {
+            (group.file, group.ranks) = (file.to_owned(), ended.ranks);
+        }
+        if group.ranks != ended.ranks {
+            return true;
+        }
+        group.nodes = group.nodes.or(ended.nodes);
+        if !group.hosts.contains_key(&ended.rank) {
+            if self.ranks >= MOST_RANKS {
+                self.is_full = true;
+                return true;
+            }
+            self.ranks += 1;
+            group.hosts.insert(ended.rank, ended.host);
+        }
+        // Times are cut to whole microseconds.
+        let [least, most] = [ended.time.max(1), ended.time + 1].map(|it| it as f64);
+        let is_size = |bytes: u64| {
+            let printed = ended.algorithm_gbps;
+            let [most, least] = [least, most].map(|time| bytes as f64 / time / 1e3);
+            printed.is_some_and(|it| {
+                it >= least && it <= most || agrees(it, least) || agrees(it, most)
+            })
+        };
+        // Where ranks hold pieces, a piece is written, and the bandwidth is that of all of them.
+        let all = ended.bytes.saturating_mul(u64::from(ended.ranks));
+        let bytes = match (collective.splits_message(), ended.algorithm_gbps) {
+            (true, None) => all,
+            (true, _) if is_size(all) => all,
+            (false, None) => ended.bytes,
+            (_, Some(_)) if is_size(ended.bytes) => ended.bytes,
+            _ => return group.damaged.push((ended.bytes, line)) == (),
+        };
+        let is_new = !group.sizes.contains_key(&bytes);
+        if is_new && self.sizes >= MOST_SIZES {
+            self.is_full = true;
+            return true;
+        }
+        self.sizes += usize::from(is_new);
+        let call = Call {
+            when: ended.when / 1_000_000,
+            time_us: ended.time.max(1) as f64,
+        };
+        group
+            .sizes
+            .entry(bytes)
+            .or_default()
+            .add(ended.sequence, call);
+        true
+    }
+
+    /// Times that were read, of all ranks.
+    pub const fn times(&self) -> u64 {
+        self.times
+    }
+
+    /// A table for each communicator and collective.
+    pub fn tables(self) -> impl Iterator<Item = Table> {
+        let groups = self.groups.into_iter();
+        groups.map(|((communicator, collective), group)| group.table(communicator, collective))
+    }
+}
+
+impl Group {
+    fn table(self, communicator: String, collective: Collective) -> Table {
+        let hosts: BTreeSet<&String> = self.hosts.values().filter(|it| !it.is_empty()).collect();
+        let is_whole = self.hosts.len() == self.ranks as usize;
+        let known = is_whole.then_some(hosts.len() as u32).filter(|it| *it > 0);
+        let mut table = Table {
+            file: self.file,
+            tool: Tool::Inspector,
+            collective: Some(collective),
+            ranks: Some(self.ranks),
+            hosts: self.nodes.filter(|it| *it > 0).or(known),
+            ..Table::default()
+        };
+        let mut timing = Timing {
+            communicator,
+            ranks: self.hosts.len() as u32,
+            hosts: hosts.into_iter().cloned().collect(),
+            calls: Vec::new(),
+        };
+        for (bytes, calls) in self.sizes {
+            let mut calls: Vec<Call> = calls.by_number.into_values().collect();
+            calls.sort_by_key(|it| it.when);
+            let mut times: Vec<f64> = calls.iter().map(|it| it.time_us).collect();
+            times.sort_by(f64::total_cmp);
+            let time_us = times[times.len() / 2];
+            let algorithm_gbps = bytes as f64 / time_us / 1e3;
+            table.rows.push(Row {
+                bytes,
+                count: bytes,
+                out_of_place: Some(Figures {
+                    time_us,
+                    algorithm_gbps,
+                    bus_gbps: algorithm_gbps * collective.bus_factor(self.ranks),
+                    wrong: None,
+                }),
+                ..Row::default()
+            });
+            timing.calls.push(calls);
+        }
+        for (bytes, line) in self.damaged {
+            table.leave_out(Damage::Contradiction(bytes), line);
+        }
+        table.timing = Some(Box::new(timing));
+        table
+    }
+}
