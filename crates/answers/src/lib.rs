@@ -13,6 +13,7 @@
 //! [`mod@tune`]; [`recognize`], [`file_question`]; [`report`] (answers as JSON), [`terminal`]
 //! (pages that are text), `perfetto` (traces).
 
+pub mod acceptance;
 pub mod assume;
 pub mod assumptions;
 pub mod better_rings;

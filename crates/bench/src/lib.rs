@@ -8,6 +8,7 @@
 //! [`figures`], [`json`], [`page`](mod@page). [`gpu_test`] is every check that needs GPUs;
 //! [`child_process`] runs a program with a deadline.
 
+pub mod acceptance;
 mod bench;
 mod bind;
 pub mod calibrate;

@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod acceptance;
 pub(crate) mod bound;
 pub(crate) mod checks;
 pub(crate) mod compare;
@@ -44,6 +45,7 @@ use clap_complete::Shell;
 use pages::draw::plans;
 
 use crate::output::{PlanFormat, ShowFormat};
+use acceptance::{ACCEPTANCE_EXAMPLES, AcceptanceArguments};
 use bound::{BOUND_EXAMPLES, BoundArguments};
 use compare::{
     COST_EXAMPLES, CostArguments, DIFF_EXAMPLES, DiffArguments, FormArguments, WHAT_IF_EXAMPLES,
@@ -236,6 +238,9 @@ pub(crate) enum Command<const LATE: bool> {
     /// Read what nccl-tests measured, beside the prediction and the bound; fit the cost model to it
     #[command(after_help = RESULTS_EXAMPLES)]
     Results(Late<ResultsArguments, LATE>),
+    /// Read this machine, measure its collectives and links, and judge all of it, in one report
+    #[command(after_help = ACCEPTANCE_EXAMPLES)]
+    Acceptance(Late<AcceptanceArguments, LATE>),
     /// Start an NCCL library on a machine's stand-ins, without a GPU, and compare it with the plan
     #[command(name = "nccl-check", after_help = NCCL_CHECK_EXAMPLES)]
     NcclCheck(Late<NcclCheckArguments, LATE>),

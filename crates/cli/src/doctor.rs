@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use answers::doctor::{CheckedMachine, doctor};
+use answers::doctor::{CheckedMachine, DoctorReport, doctor};
 use answers::report;
 use anyhow::{Context, Error, Result, bail};
 
@@ -73,6 +73,16 @@ fn check_all(
     Ok(checked)
 }
 
+/// Adds what DCGM says of a machine.
+pub(crate) fn add_dcgm(answer: &mut DoctorReport, files: &[PathBuf]) -> Result<()> {
+    for file in files {
+        let name = file.display().to_string();
+        let bytes = files::read(file, MOST_DCGM).with_context(|| format!("cannot read {name}"))?;
+        answer.add_dcgm(&name, &bytes).map_err(Error::msg)?;
+    }
+    Ok(())
+}
+
 pub(crate) fn run(
     arguments: &DoctorArguments,
     environment: &Environment,
@@ -98,11 +108,7 @@ pub(crate) fn run(
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let mut answer = doctor(&checked, &settings)?;
-    for file in &arguments.dcgm {
-        let name = file.display().to_string();
-        let bytes = files::read(file, MOST_DCGM).with_context(|| format!("cannot read {name}"))?;
-        answer.add_dcgm(&name, &bytes).map_err(Error::msg)?;
-    }
+    add_dcgm(&mut answer, &arguments.dcgm)?;
     arguments
         .outputs
         .judge("topo doctor", &answer.checks, output)?;

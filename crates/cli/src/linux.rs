@@ -2,6 +2,7 @@
 
 pub(crate) use crate::collect::run as collect;
 pub(crate) use crate::driver::serve as driver_answers;
+pub(crate) use crate::expect::acceptance::run as acceptance;
 pub(crate) use crate::id::id;
 pub(crate) use crate::nccl_check::{run as nccl_check, serve as nccl_host};
 pub(crate) use crate::run::calibrate::run as calibrate;

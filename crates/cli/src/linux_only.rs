@@ -93,6 +93,7 @@ mod tests {
         for command in [
             "run",
             "run --calibrate",
+            "expect --run",
             "diagnose --collect",
             "driver-answers",
             "gpu-test",

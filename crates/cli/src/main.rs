@@ -167,6 +167,7 @@ fn work() -> ExitCode {
         Command::Vm(arguments) => vm::run(arguments, &environment, &mut output),
         Command::Log(arguments) => log::run(arguments, &environment, &mut output),
         Command::Results(arguments) => results::run(arguments, &environment, &mut output),
+        Command::Acceptance(arguments) => linux::acceptance(arguments, &environment, &mut output),
         Command::NcclCheck(arguments) => linux::nccl_check(arguments, &environment, &mut output),
         Command::NcclHost => linux::nccl_host(),
         Command::Program(arguments) => program::run(arguments, &environment, &mut output),

@@ -7,6 +7,7 @@ use answers::tune::{LibraryCheck, Proposal};
 use anyhow::Result;
 use planner::Job;
 
+use crate::arguments::acceptance::AcceptanceArguments;
 use crate::arguments::diagnose::CollectArguments;
 use crate::arguments::join::IdArguments;
 use crate::arguments::nccl_check::NcclCheckArguments;
@@ -30,6 +31,10 @@ pub fn calibrate(_: &CalibrateArguments, _: &Environment, _: &mut Output) -> Res
 
 pub fn gpu_test(_: &GpuTestArguments, _: &Environment, _: &mut Output) -> Result<()> {
     require("topo gpu-test", Need::SharedMemory)
+}
+
+pub fn acceptance(_: &AcceptanceArguments, _: &Environment, _: &mut Output) -> Result<()> {
+    require("topo expect --run", Need::Sysfs)
 }
 
 pub fn collect(_: &CollectArguments, _: &Environment, _: &mut Output) -> Result<()> {

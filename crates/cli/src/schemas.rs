@@ -15,6 +15,7 @@ macro_rules! schemas {
 }
 
 const SCHEMAS: &[Kind] = schemas! {
+    "acceptance"
     "bound"
     "causes"
     "certificate"
@@ -78,6 +79,7 @@ pub(crate) fn run(name: Option<&str>, output: &mut Output) -> Result<()> {
 /// The published schemas are those of the types.
 #[cfg(all(test, feature = "schema", target_os = "linux"))]
 mod tests {
+    use answers::acceptance::AcceptanceReport;
     use answers::bound::BoundReport;
     use answers::built_in::MachinesReport;
     use answers::communicators::MemoryReport;
@@ -120,6 +122,7 @@ mod tests {
     type Maker = (&'static str, fn() -> String);
 
     const MADE: &[Maker] = &[
+        ("acceptance", report::schema::<AcceptanceReport>),
         ("bound", report::schema::<BoundReport>),
         ("causes", report::schema::<CausesReport>),
         ("certificate", plan::certificate::certificate_schema),

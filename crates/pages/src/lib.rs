@@ -4,10 +4,11 @@
 //! answer makes it once; a terminal ([`terminal`]) and the page in the browser (as JSON) show it.
 //!
 //! The crate is pure. In reading order: [`page`] and [`table`] (the model), [`numbers`],
-//! [`terminal`], `columns` (how a terminal arranges a table), [`draw`] (pictures).
+//! [`terminal`], `markdown`, `columns` (how a terminal arranges a table), [`draw`] (pictures).
 
 mod columns;
 pub mod draw;
+mod markdown;
 pub mod numbers;
 pub mod page;
 pub mod table;

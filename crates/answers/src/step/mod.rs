@@ -217,6 +217,19 @@ pub enum StepError {
         /// Ranks of the cluster.
         cluster: u32,
     },
+    /// Some ranks of a communicator did not write their times.
+    #[error(
+        "{file}: NCCL's Inspector wrote the times of {known} of {ranks} ranks, and those that wait for the others take \
+         longer; expected the files of all of them"
+    )]
+    MeasuredPart {
+        /// The file.
+        file: String,
+        /// Ranks that wrote.
+        known: u32,
+        /// Ranks of the communicator.
+        ranks: u32,
+    },
     /// Communicators do not fit the job.
     #[error("group {group}: {why}")]
     Members {

@@ -35,7 +35,13 @@ impl Pricing<'_> {
             let its: Vec<Place> = match &table.timing {
                 None => (0..ranks).filter_map(|rank| places.place(rank)).collect(),
                 // A rank that waits for others that wrote nothing takes longer.
-                Some(timing) if timing.ranks < ranks => continue,
+                Some(timing) if timing.ranks < ranks => {
+                    return Err(StepError::MeasuredPart {
+                        file: table.file.clone(),
+                        known: timing.ranks,
+                        ranks,
+                    });
+                }
                 Some(_) => spread(places, ranks, table.host_count().unwrap_or(1)),
             };
             if its.len() < ranks as usize {

@@ -15,7 +15,7 @@ mod sanitizer;
 mod several_gpus;
 mod silicon;
 mod test;
-mod torch;
+pub(crate) mod torch;
 mod transports;
 
 #[cfg(not(feature = "schema"))]

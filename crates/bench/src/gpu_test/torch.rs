@@ -1,11 +1,14 @@
 //! PyTorch's NCCL beside this program, on the same GPUs and sizes, where it is installed.
 
 use std::process::Command;
+use std::time::Duration;
 
+use answers::acceptance::COLLECTIVES;
 use anyhow::{Context, Result};
 use program::Collective;
 use serde::Deserialize;
 
+use crate::child_process;
 use crate::gpu_test::one_gpu;
 use crate::gpu_test::page::Page;
 use crate::gpu_test::report::{Figure, Outcome};
@@ -105,26 +108,60 @@ pub(crate) fn run(
         return Ok(());
     }
     let deadline = page.test.deadline(DEADLINE_S);
-    let why = match crate::child_process::run(python(&["-c", "import torch"]), deadline) {
-        Ok(ended) if ended.status.success() => None,
-        Ok(ended) => Some(ended.last_words().to_owned()),
-        Err(error) => Some(format!("{error:#}")),
-    };
-    if let Some(why) = why {
+    if let Some(why) = lacks("import torch", deadline) {
         return page.leave_out(&name, &why);
     }
     page.check(&name, DEADLINE_S, |_, deadline, figures| {
-        let file = script().context("cannot write a program for PyTorch")?;
-        let sizes: Vec<String> = one_gpu::lengths(end).map(|it| it.to_string()).collect();
-        let path = file.path().to_string_lossy();
-        let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
-        let printed: TorchOutput = crate::child_process::json(command, deadline)?;
+        let printed = times(gpus, end, deadline)?;
         figures.extend(self::figures(&printed, gpus, collectives));
         Ok(Outcome::Right(format!(
             "PyTorch {}, NCCL {}",
             printed.torch, printed.nccl
         )))
     })
+}
+
+/// Why a program of Python does not run; none if it does.
+fn lacks(program: &str, deadline: Duration) -> Option<String> {
+    match child_process::run(python(&["-c", program]), deadline) {
+        Ok(ended) if ended.status.success() => None,
+        Ok(ended) => Some(ended.last_words().to_owned()),
+        Err(error) => Some(format!("{error:#}")),
+    }
+}
+
+/// Whether PyTorch is installed and has a GPU.
+pub(crate) fn has_gpus(deadline: Duration) -> bool {
+    lacks("import torch; assert torch.cuda.is_available()", deadline).is_none()
+}
+
+/// Times collectives on `gpus` GPUs, up to `end` bytes.
+fn times(gpus: u32, end: u64, deadline: Duration) -> Result<TorchOutput> {
+    let file = script().context("cannot write a program for PyTorch")?;
+    let sizes: Vec<String> = one_gpu::lengths(end).map(|it| it.to_string()).collect();
+    let path = file.path().to_string_lossy();
+    let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
+    child_process::json(command, deadline)
+}
+
+/// The same as tables.
+///
+/// # Errors
+/// They cannot be timed.
+pub(crate) fn tables(gpus: u32, end: u64, deadline: Duration) -> Result<String> {
+    let printed = times(gpus, end, deadline)?;
+    let mut text = format!("PyTorch {}, NCCL version {}\n", printed.torch, printed.nccl);
+    for collective in COLLECTIVES {
+        let name = collective.command_name();
+        text += &format!(
+            "\n## {name}, {gpus} GPUs\n\n| size | time (us) | busbw (GB/s) |\n|--:|--:|--:|\n"
+        );
+        for row in printed.rows.iter().filter(|it| it.collective == name) {
+            let bus = Figure::bus_bandwidth(collective, gpus, row.bytes, row.time_us);
+            text += &format!("| {} | {:.2} | {bus:.2} |\n", row.bytes, row.time_us);
+        }
+    }
+    Ok(text)
 }
 
 /// PyTorch starts its processes from a file.

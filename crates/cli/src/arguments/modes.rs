@@ -34,7 +34,7 @@ const fn mode(command: &'static str, argument: &'static str, hidden: &'static st
     }
 }
 
-const MODES: [Mode; 15] = [
+const MODES: [Mode; 16] = [
     mode("show", "--machines", "machines"),
     mode("show", "--matrix", "matrix"),
     mode("show", "--program", "program"),
@@ -45,6 +45,7 @@ const MODES: [Mode; 15] = [
     },
     mode("diff", "--each-failure", "what-if"),
     mode("expect", "--results", "results"),
+    mode("expect", "--run", "acceptance"),
     mode("simulate", "--network-only", "fabric"),
     mode("diagnose", "--log", "log"),
     mode("diagnose", "--collect", "collect"),

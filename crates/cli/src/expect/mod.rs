@@ -1,5 +1,8 @@
 //! `topo expect`: what nccl-tests should measure on a healthy machine, and files that check it.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod acceptance;
+
 use answers::cost::PricedJob;
 use answers::expect::beside::ExpectationsBeside;
 use answers::expect::files::AcceptanceFile;

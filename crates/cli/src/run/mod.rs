@@ -19,10 +19,18 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use bench::{Event, RunReport, RunsOn, choose, cuda, processes, threads};
 
+use bootstrap::rendezvous::{JobOptions, LaunchedRank, launcher};
+
 use crate::arguments::run::{BackendName, RunArguments};
 use crate::environment::Environment;
 use crate::output::Output;
 use live::Live;
+
+/// The rank of this process, if a launcher started it.
+pub(crate) fn launched_rank(environment: &Environment) -> Result<Option<LaunchedRank>> {
+    let parent = std::os::unix::process::parent_id();
+    launcher::detect(&JobOptions::default(), &environment.launcher, parent)
+}
 
 impl From<BackendName> for RunsOn {
     fn from(name: BackendName) -> Self {

@@ -1,6 +1,7 @@
 //! The CUDA backend, loaded and called as on a machine with GPUs: `topo run --backend cuda` on a
 //! phantom driver. Only with the feature `emulator`.
 
+mod acceptance;
 mod defects;
 mod failures;
 mod gpu_test;
