@@ -3,19 +3,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
 use findings::check::{summary, verdict};
 use findings::{Check, Maturity, check::Verdict};
 use pages::{Page, Table, row};
 use planner::Settings;
 use program::Collective;
+#[cfg(feature = "arguments")]
 use program::size::parse as size;
 use records::Measurements;
 use records::results::inspector::Timed;
 use serde::Serialize;
 use topology::xml::Document;
 
-use crate::JsonSchema;
 use crate::bound::{BoundQuestion, BoundReport, bound_on};
 use crate::doctor::DoctorReport;
 use crate::job::{JobSpec, Machine};
@@ -23,7 +22,9 @@ use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::report::Report;
 use crate::results::read::read;
 use crate::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
+#[cfg(feature = "arguments")]
 use crate::values::within;
+use crate::{Args, JsonSchema};
 
 /// The part that measures links.
 pub const LINKS: &str = "links";

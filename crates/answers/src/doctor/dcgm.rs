@@ -1,4 +1,4 @@
-//! What DCGM says of a machine, as checks.
+//! Checks of what DCGM tests and watches.
 
 use findings::{Check, Maturity, check};
 use records::outputs::{MOST_BYTES, Test, Verdict, dcgm_tests};

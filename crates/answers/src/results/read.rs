@@ -134,10 +134,10 @@ impl<'t> Reader<'t> {
     }
 
     /// Ends the file.
-    fn finish(self) -> ReadFile {
-        let mut results = self.results.finish();
-        let is_of_job = results.timed.times() > self.before;
-        *self.timed = std::mem::take(&mut results.timed);
+    fn finish(mut self) -> ReadFile {
+        *self.timed = self.results.take_timed();
+        let is_of_job = self.timed.times() > self.before;
+        let results = self.results.finish();
         let logged = Rc::new(logged(self.log.finish()));
         let tables = results.tables.into_iter().map(|table| ReadTable {
             table,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use answers::results::likely::Miss;
 use answers::results::{Against, Notes, ResultsQuestion, read, results};
 use answers::{JobSpec, Machine};
+use records::results::inspector::Timed;
 
 /// A job with a fault.
 struct Run {

@@ -128,8 +128,7 @@ pub(crate) struct DoctorArguments {
     /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
     pub files: Vec<PathBuf>,
-    /// What `dcgmi diag` (also -j) or `dcgmi health -c` printed on the machine: its tests are checks
-    /// beside the others
+    /// What `dcgmi diag` (also -j) or `dcgmi health -c` printed on the machine: more checks
     #[arg(long, value_name = "FILE")]
     pub dcgm: Vec<PathBuf>,
     #[command(flatten)]

@@ -69,7 +69,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Goes on with what Inspector timed by other files, since each rank writes its own.
+    /// Adds to what Inspector timed in other files, since each rank writes its own.
     pub fn after(timed: Timed) -> Self {
         Self {
             timed,
@@ -161,12 +161,16 @@ impl Collector {
         self.close_table();
     }
 
+    /// What Inspector timed so far.
+    pub fn take_timed(&mut self) -> Timed {
+        self.results.is_full |= self.timed.is_full;
+        std::mem::take(&mut self.timed)
+    }
+
     /// Ends.
     pub fn finish(mut self) -> Results {
         self.close_row();
         self.close_table();
-        self.results.is_full |= self.timed.is_full;
-        self.results.timed = self.timed;
         self.results
     }
 

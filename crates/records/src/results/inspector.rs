@@ -1,9 +1,9 @@
 //! Collectives of a job that NCCL's Inspector timed, as tables.
 //!
-//! A rank that comes early waits for the others inside the collective, so a call takes as long as it
-//! runs on the rank that comes last: the least of its times. That is known only if all ranks'
-//! files are read.
+//! A rank that comes early waits for the others inside the collective. So a call takes as long as
+//! it runs on the rank that comes last, the least of its times, which all ranks' files tell.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use program::Collective;
@@ -12,7 +12,7 @@ use crate::evidence::inspector::{self, Ended};
 use crate::results::program_name;
 use crate::results::values::{Call, Damage, Figures, Row, Table, Timing, Tool, agrees};
 
-/// Most sizes and most ranks of all communicators together, and most calls of a size, that are kept.
+/// Most sizes and ranks of all communicators together, and calls of a size, that are kept.
 const MOST_SIZES: usize = 1 << 10;
 const MOST_RANKS: usize = 1 << 18;
 const MOST_CALLS: usize = 1 << 8;
@@ -43,11 +43,11 @@ struct Group {
     hosts: BTreeMap<u32, String>,
     /// By bytes of the whole message.
     sizes: BTreeMap<u64, Calls>,
-    /// Bytes of calls whose bandwidth is not their size by their time, and their lines.
-    damaged: Vec<(u64, u64)>,
+    /// An empty table that counts calls whose bandwidth is not their size by their time.
+    damaged: Table,
 }
 
-/// Calls of a size by their numbers: all of them, or those whose mixed numbers end in so many zeros.
+/// Calls of a size by their numbers: all, or those whose mixed numbers end in so many zeros.
 #[derive(Debug, Clone, Default)]
 struct Calls {
     zeros: u32,
@@ -55,7 +55,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Whether a call is kept, by which all ranks keep the same ones.
+    /// Whether a call is kept. All ranks keep the same ones.
     fn keeps(&self, number: u64) -> bool {
         // Knuth's multiplicative hashing: calls of one size may be every 64th of a communicator.
         let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).swap_bytes();
@@ -118,16 +118,17 @@ impl Timed {
             return true;
         }
         group.nodes = group.nodes.or(ended.nodes);
-        if !group.hosts.contains_key(&ended.rank) {
-            if self.ranks >= MOST_RANKS {
+        let has_room = self.ranks < MOST_RANKS;
+        if let Entry::Vacant(new) = group.hosts.entry(ended.rank) {
+            if !has_room {
                 self.is_full = true;
                 return true;
             }
             self.ranks += 1;
-            group.hosts.insert(ended.rank, ended.host);
+            new.insert(ended.host);
         }
         // Times are cut to whole microseconds.
-        let [least, most] = [ended.time.max(1), ended.time + 1].map(|it| it as f64);
+        let [least, most] = [ended.time.max(1), ended.time.saturating_add(1)].map(|it| it as f64);
         let is_size = |bytes: u64| {
             let printed = ended.algorithm_gbps;
             let [most, least] = [least, most].map(|time| bytes as f64 / time / 1e3);
@@ -142,7 +143,12 @@ impl Timed {
             (true, _) if is_size(all) => all,
             (false, None) => ended.bytes,
             (_, Some(_)) if is_size(ended.bytes) => ended.bytes,
-            _ => return group.damaged.push((ended.bytes, line)) == (),
+            _ => {
+                group
+                    .damaged
+                    .leave_out(Damage::Contradiction(ended.bytes), line);
+                return true;
+            }
         };
         let is_new = !group.sizes.contains_key(&bytes);
         if is_new && self.sizes >= MOST_SIZES {
@@ -185,7 +191,7 @@ impl Group {
             collective: Some(collective),
             ranks: Some(self.ranks),
             hosts: self.nodes.filter(|it| *it > 0).or(known),
-            ..Table::default()
+            ..self.damaged
         };
         let mut timing = Timing {
             communicator,
@@ -198,7 +204,9 @@ impl Group {
             calls.sort_by_key(|it| it.when);
             let mut times: Vec<f64> = calls.iter().map(|it| it.time_us).collect();
             times.sort_by(f64::total_cmp);
-            let time_us = times[times.len() / 2];
+            let Some(&time_us) = times.get(times.len() / 2) else {
+                continue;
+            };
             let algorithm_gbps = bytes as f64 / time_us / 1e3;
             table.rows.push(Row {
                 bytes,
@@ -212,9 +220,6 @@ impl Group {
                 ..Row::default()
             });
             timing.calls.push(calls);
-        }
-        for (bytes, line) in self.damaged {
-            table.leave_out(Damage::Contradiction(bytes), line);
         }
         table.timing = Some(Box::new(timing));
         table

@@ -21,9 +21,10 @@
 //! In reading order: [`values`] (what was measured, as values), [`program_name`] (which collective
 //! a program runs), [`row`](mod@row) (rows and headers of tables), `named` (tables with other
 //! columns, and those of the OSU micro-benchmarks), `markdown` (tables of pages), `facts` (of jobs,
-//! in single lines), [`inspector`] (calls of a job), [`collect`] (tables from lines), [`json`] (JSON of nccl-tests and of
-//! `topo run`), [`ladder`] (measured beside predicted times), [`published`] (what healthy machines
-//! reach), [`shares`] (of predictions), [`starts`], [`shortfall`].
+//! in single lines), [`inspector`] (calls of a job), [`collect`] (tables from lines), [`json`]
+//! (JSON of nccl-tests and of `topo run`), [`ladder`] (measured beside predicted times),
+//! [`published`] (what healthy machines reach), [`shares`] (of predictions), [`starts`],
+//! [`shortfall`].
 
 pub mod collect;
 mod facts;

@@ -6,17 +6,13 @@ use std::sync::Arc;
 
 use program::{Collective, Protocol};
 
-use crate::results::inspector::Timed;
-
 /// The content of files.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Results {
     /// The files, in order.
     pub files: Vec<String>,
     /// The tables that have rows, in order.
     pub tables: Vec<Table>,
-    /// What Inspector timed, which further files may add to.
-    pub timed: Timed,
     /// Lines that were read.
     pub lines: u64,
     /// Something was left out because too much is kept.
