@@ -10,8 +10,8 @@
 //! [`matrix`], [`rank`], [`program`], [`better_rings`], [`forests`], [`measured`], [`differences`],
 //! [`diff`] with its groups, [`ring_price`], [`doctor`], [`mod@diagnose`], [`log`], [`results`],
 //! [`simulate`], [`step`], [`what_if`], [`settings`], [`fabric`], [`mod@export`], [`mod@engines`],
-//! [`mod@tune`]; [`recognize`], [`file_question`]; [`report`] (answers as JSON), [`terminal`]
-//! (pages that are text), `perfetto` (traces).
+//! [`mod@tune`], [`acceptance`]; [`recognize`], [`file_question`]; [`report`] (answers as JSON),
+//! [`terminal`] (pages that are text), `perfetto` (traces).
 
 pub mod acceptance;
 pub mod assume;

@@ -29,16 +29,17 @@ enum Tool {
 }
 
 /// Measures collectives on this machine's `gpus` GPUs, or as one of the ranks that a launcher
-/// started, and then copies between all pairs. `progress` hears what runs.
+/// started, and then copies between all pairs. `progress` hears what runs, `keep` what ended.
 ///
 /// # Errors
-/// This program's own file is not found.
+/// This program's own file is not found, or `keep` failed.
 pub fn measure(
     question: &AcceptanceQuestion,
     gpus: u32,
     is_launched: bool,
     measures_links: bool,
-    progress: &mut dyn FnMut(&str),
+    progress: &dyn Fn(&str),
+    keep: &mut dyn FnMut(&ProgramRun) -> Result<()>,
 ) -> Result<Vec<ProgramRun>> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let deadline = Duration::from_secs(question.timeout);
@@ -46,20 +47,25 @@ pub fn measure(
     let end = question.end.to_string();
     let ranks = gpus.to_string();
     let mut runs = Vec::new();
+    let mut ended = |run: ProgramRun| {
+        keep(&run)?;
+        runs.push(run);
+        anyhow::Ok(())
+    };
     if let Tool::Torch = tool {
         progress("collectives by PyTorch");
-        let ended = torch::tables(gpus, question.end, deadline);
-        runs.push(ProgramRun {
+        let printed = torch::tables(gpus, question.end, deadline);
+        ended(ProgramRun {
             part: "collectives".to_owned(),
             command: format!("torch.distributed on {gpus} GPUs"),
-            failure: ended.as_ref().err().map(|why| format!("{why:#}")),
-            out: ended.unwrap_or_default(),
-        });
+            failure: printed.as_ref().err().map(|why| format!("{why:#}")),
+            out: printed.unwrap_or_default(),
+        })?;
     }
     for collective in COLLECTIVES {
         let name = collective.command_name();
         progress(name);
-        runs.push(match &tool {
+        ended(match &tool {
             Tool::NcclTests(folder) => {
                 let test = program_name::of_collective(collective).unwrap_or_default();
                 let path = folder
@@ -82,11 +88,11 @@ pub fn measure(
                 }
                 run(name, &program, &arguments, deadline)
             }
-        });
+        })?;
     }
     if measures_links && gpus > 1 {
         progress(LINKS);
-        runs.push(match in_path("nvbandwidth") {
+        ended(match in_path("nvbandwidth") {
             true => run(LINKS, Path::new("nvbandwidth"), &["-t", COPIES], deadline),
             false => run(
                 LINKS,
@@ -94,7 +100,7 @@ pub fn measure(
                 &["run", "--backend", "cuda", "--pairs", "--launcher", "none"],
                 deadline,
             ),
-        });
+        })?;
     }
     Ok(runs)
 }

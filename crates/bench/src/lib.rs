@@ -6,7 +6,7 @@
 //! threads of this process (`ranks`), [`processes`], [`launched`] (ranks of a launcher),
 //! [`threads_of_process`]; [`cuda`]; and what comes of it: [`event`], [`row`], [`report`],
 //! [`figures`], [`json`], [`page`](mod@page). [`gpu_test`] is every check that needs GPUs;
-//! [`child_process`] runs a program with a deadline.
+//! [`acceptance`] the programs of an acceptance run; [`child_process`] runs one with a deadline.
 
 pub mod acceptance;
 mod bench;

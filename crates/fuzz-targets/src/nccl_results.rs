@@ -1,5 +1,6 @@
-//! Measurements of nccl-tests, rccl-tests, the OSU micro-benchmarks and `topo run`. Any bytes are
-//! read to their end, as a table and as JSON, and every row that is kept agrees with itself.
+//! Measurements of nccl-tests, rccl-tests, the OSU micro-benchmarks, `topo run` and NCCL's
+//! Inspector. Any bytes are read to their end, as a table and as JSON, and every row that is kept
+//! agrees with itself.
 
 use records::results::{Collector, Table, json};
 
@@ -44,10 +45,19 @@ const TOPO_RUN: &str = r#"{"format":"topo-run","collective":"all-reduce","ranks"
 "protocol":"LL","channels":2,"time_us":10.0,"algorithm_bandwidth_gbps":0.1,
 "bus_bandwidth_gbps":0.15,"wrong":0},"in_place":null,"predicted_us":9.0}]}"#;
 
+/// A call that Inspector timed.
+const INSPECTOR: &str = r#"{"header":{"id":"0xa","rank":1,"n_ranks":8,"nnodes":1},"metadata":{
+"inspector_output_format_version":"v4.0","dump_timestamp_us":1748030377748202,"hostname":"n0"},
+"coll_perf":{"coll":"ReduceScatter","coll_sn":7,"coll_msg_size_bytes":2147483648,
+"coll_exec_time_us":41057,"coll_timing_source":"kernel_gpu","coll_algobw_gbs":418.439467}}"#;
+
 /// The lines, whole and each alone, and JSON.
 pub fn seeds() -> Vec<Vec<u8>> {
     let all = LINES.lines().chain([LINES, NCCL_TESTS, TOPO_RUN]);
-    all.map(|text| text.as_bytes().to_vec()).collect()
+    let calls = INSPECTOR.replace('\n', "");
+    let all = all.map(|text| text.as_bytes().to_vec());
+    all.chain([calls.clone().into(), calls.replace("{\"h", "{\n\"h").into()])
+        .collect()
 }
 
 /// Reads measurements.
@@ -59,6 +69,7 @@ pub fn run(bytes: &[u8]) -> Depth {
     let mut collector = Collector::default();
     collector.begin("fuzz");
     text.lines().for_each(|line| collector.line(line));
+    let calls: Vec<Table> = collector.take_timed().tables().collect();
     let results = collector.finish();
     for row in results.tables.iter().flat_map(|it| &it.rows) {
         for it in row.placements() {
@@ -71,9 +82,9 @@ pub fn run(bytes: &[u8]) -> Depth {
     if let Ok(table) = &read {
         check(table);
     }
-    results.tables.iter().for_each(check);
+    results.tables.iter().chain(&calls).for_each(check);
     let has_rows = |table: &Table| !table.rows.is_empty();
-    match (results.tables.iter().any(has_rows), read) {
+    match (results.tables.iter().chain(&calls).any(has_rows), read) {
         (true, _) => Depth::Accepted,
         (false, Ok(table)) if has_rows(&table) => Depth::Accepted,
         (false, Err(json::JsonError::Syntax { .. })) if results.tables.is_empty() => Depth::Outside,

@@ -25,6 +25,7 @@ a launcher a folder for each host.
 Exit status: 0 pass, 1 fail, 2 the command line is wrong, 3 UNKNOWN.";
 
 #[derive(Debug, Args)]
+#[command(mut_arg("from", |from| from.hide(true)))]
 pub(crate) struct AcceptanceArguments {
     #[command(flatten)]
     pub question: AcceptanceQuestion,

@@ -1,12 +1,15 @@
 //! `topo expect --run`: reads, measures and judges this machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use answers::acceptance::{AcceptanceReport, AcceptedMachine};
+use answers::acceptance::{
+    AcceptanceQuestion, AcceptanceReport, AcceptedMachine, LINKS, ProgramRun,
+};
 use answers::doctor::{CheckedMachine, doctor};
+use answers::job_options::Variables;
 use answers::{Machine, report};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bench::acceptance::measure;
 use findings::check::junit;
 use pages::draw::plans::{self, PictureFormat};
@@ -23,54 +26,96 @@ use crate::progress::Progress;
 use crate::render::machine;
 use crate::run::launched_rank;
 
+/// This process among those that a launcher started.
+struct Place {
+    is_launched: bool,
+    /// It is the first one of its host: it reads the host, and measures its links.
+    is_first: bool,
+    /// It is the first one of all: programs print their tables there.
+    tells: bool,
+    host: String,
+    /// The folder of the report.
+    folder: Option<PathBuf>,
+}
+
+impl Place {
+    fn of(arguments: &AcceptanceArguments, environment: &Environment) -> Result<Self> {
+        let launched = launched_rank(environment)?;
+        let host = net::Host::this(None).name;
+        // Ranks are placed host by host.
+        let is_first_of = |ranks: u32| {
+            let mut rank = launched.iter().map(|it| it.rank);
+            rank.all(|rank| rank.is_multiple_of(ranks.max(1)))
+        };
+        let of_host = launched.as_ref().and_then(|it| it.local);
+        let (is_first, tells) = (
+            is_first_of(of_host.unwrap_or(u32::MAX)),
+            is_first_of(u32::MAX),
+        );
+        let folder = arguments.output.as_ref().map(|it| match &launched {
+            None => it.clone(),
+            Some(_) => it.join(files::printable(&host).replace('/', "_")),
+        });
+        if let Some(folder) = folder.as_ref().filter(|_| is_first) {
+            let cannot = || format!("cannot make the folder {}", folder.display());
+            std::fs::create_dir_all(folder).with_context(cannot)?;
+        }
+        Ok(Self {
+            is_launched: launched.is_some(),
+            is_first,
+            tells,
+            host,
+            folder: folder.filter(|_| is_first),
+        })
+    }
+
+    /// Measures as this process is to do.
+    fn measure(
+        &self,
+        question: &AcceptanceQuestion,
+        gpus: u32,
+        progress: &Progress,
+    ) -> Result<Vec<ProgramRun>> {
+        let show = |part: &str| progress.set(format!("measuring: {part}"));
+        // What was measured stays if the rest is interrupted.
+        let mut keep = |run: &ProgramRun| match &self.folder {
+            Some(folder) => write(&folder.join(format!("{}.txt", run.part)), &run.out),
+            None => Ok(()),
+        };
+        let is_launched = self.is_launched;
+        let mut all = match gpus {
+            0 => Vec::new(),
+            gpus => measure(question, gpus, is_launched, self.is_first, &show, &mut keep)?,
+        };
+        all.retain(|it| self.tells || it.part == LINKS);
+        Ok(all)
+    }
+}
+
 pub(crate) fn run(
     arguments: &AcceptanceArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
     arguments.outputs.refuse_overwriting(&arguments.dcgm)?;
-    let launched = launched_rank(environment)?;
-    let host = net::Host::this(None).name;
-    // Ranks are placed host by host.
-    let first_of = |ranks: u32| {
-        launched
-            .as_ref()
-            .is_none_or(|it| it.rank % ranks.max(1) == 0)
-    };
-    let ranks_of_host = launched
-        .as_ref()
-        .and_then(|it| it.local)
-        .unwrap_or(u32::MAX);
-    let (is_first, tells) = (first_of(ranks_of_host), first_of(u32::MAX));
+    if let Some(recording) = &arguments.source.from {
+        bail!(
+            "--from {}: a recording cannot be measured; expected this machine (topo doctor --from reads it)",
+            recording.display()
+        );
+    }
+    let place = Place::of(arguments, environment)?;
     let progress = Progress::new(environment, "reading this machine");
     let selection = SelectionArguments::default();
     let probe = live::probe(&arguments.source, &selection, environment)?;
-    let gpus = probe.gpus.len() as u32;
-    let folder = arguments.output.as_ref().map(|it| match &launched {
-        None => it.clone(),
-        Some(_) => it.join(files::printable(&host).replace('/', "_")),
-    });
-    if let Some(folder) = folder.as_ref().filter(|_| is_first) {
-        let cannot = || format!("cannot make the folder {}", folder.display());
-        std::fs::create_dir_all(folder).with_context(cannot)?;
-    }
-    let mut programs = Vec::new();
-    if gpus > 0 {
-        let question = &arguments.question;
-        let mut show = |part: &str| progress.set(format!("measuring: {part}"));
-        programs = measure(question, gpus, launched.is_some(), is_first, &mut show)?;
-    }
-    if !is_first {
+    let programs = place.measure(&arguments.question, probe.gpus.len() as u32, &progress)?;
+    if !place.is_first {
         return Ok(());
-    }
-    // nccl-tests print their table on the first rank alone.
-    if !tells {
-        programs.retain(|it| it.part == answers::acceptance::LINKS);
     }
     let page = machine::page(&probe);
     let driver = probe.answers.driver.value().map(ToString::to_string);
     let document = Arc::new(probe.document.clone());
-    let settings = environment.settings(&[], &Default::default(), &mut output.warnings);
+    let settings = environment.settings(&[], &Variables::default(), &mut output.warnings);
     let checked = CheckedMachine {
         file: String::new(),
         content: Ok(Arc::clone(&document)),
@@ -81,7 +126,7 @@ pub(crate) fn run(
     let mut faults = doctor(&[checked], &settings)?;
     crate::doctor::add_dcgm(&mut faults, &arguments.dcgm)?;
     let known = AcceptedMachine {
-        host,
+        host: place.host,
         topo: env!("CARGO_PKG_VERSION"),
         driver,
         document: Arc::clone(&document),
@@ -94,13 +139,9 @@ pub(crate) fn run(
     arguments
         .outputs
         .judge("topo expect --run", &answer.checks, output)?;
-    if let Some(folder) = &folder {
-        save(
-            &answer,
-            &Machine::new(&*answer.host, document),
-            &settings,
-            folder,
-        )?;
+    if let Some(folder) = &place.folder {
+        let machine = Machine::new(&*answer.host, document);
+        save(&answer, &machine, &settings, folder)?;
     }
     output.text = match arguments.form.format() {
         TextOrJson::Text => answer.page().text(environment.look()),
@@ -129,9 +170,5 @@ fn save(
     put("report.md", &page.markdown())?;
     put("report.html", &html)?;
     put("report.json", &report::json(answer)?)?;
-    put("report.xml", &junit("topo expect --run", &answer.checks))?;
-    answer
-        .programs
-        .iter()
-        .try_for_each(|it| put(&format!("{}.txt", it.part), &it.out))
+    put("report.xml", &junit("topo expect --run", &answer.checks))
 }
