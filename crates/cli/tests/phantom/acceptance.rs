@@ -196,7 +196,11 @@ fn this_program_measures_where_no_other_is_there() {
     let failures = node.report["programs"].as_array().unwrap().iter();
     let failures: Vec<&Value> = failures.map(|it| &it["failure"]).collect();
     assert_eq!(failures, [&Value::Null; 4], "{}", node.errors);
-    assert_eq!(node.status, 3, "{}", node.errors);
+    // Copies of a phantom are as fast as the processors are idle.
+    let open = node.open();
+    let failed = |it: &&(&str, &str)| it.1 == "fail" && !it.0.starts_with("links-");
+    assert_eq!(open.iter().find(failed), None, "{}", node.errors);
+    assert!(open.contains(&("all-reduce-64", "unknown")), "{open:?}");
     assert_eq!(node.report["results"]["tables"][0]["tool"], "topo run");
 }
 
