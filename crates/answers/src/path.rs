@@ -11,6 +11,7 @@ use serde::Serialize;
 use topology::{LinkType, NodeId, NodeType, System};
 
 use crate::device::{self, DeviceError};
+use crate::head;
 use crate::report::Report;
 
 /// Why there is no path.
@@ -46,6 +47,7 @@ pub fn path(
         return Err(PathError::Switch(names.label(to).to_owned()));
     }
     let ends = [from, to];
+    let profile = settings.rules.version().profile();
     let answer = explain::path(system, settings, names, (from, to))?;
     let instead = answer.diverted.as_ref();
     let [from, to] = ends.map(|end| names.full(end));
@@ -56,6 +58,7 @@ pub fn path(
         instead: instead.map(|(path, why)| Route::of(path, why)),
         verdicts: answer.verdicts,
         refused: answer.refused.as_ref().map(ToString::to_string),
+        profile: Some(profile.to_owned()),
         ends,
     })
 }
@@ -75,6 +78,9 @@ pub struct PathReport {
     pub verdicts: Vec<String>,
     /// Why NCCL gives up on the machine, so that only the widest path is known.
     pub refused: Option<String>,
+    /// The profile of NCCL's version; absent if a binary has judged it.
+    #[serde(skip_serializing_if = "crate::head::are_judged")]
+    profile: Option<String>,
     /// The devices.
     #[serde(skip)]
     pub ends: [NodeId; 2],
@@ -126,6 +132,9 @@ impl PathReport {
         let widest = &self.widest;
         let mut page = Page::new(format!("{} → {}", self.from, self.to));
         page.remark = widest.summary();
+        if let Some(profile) = self.profile.as_ref().filter(|it| !head::are_judged([*it])) {
+            page.field("nccl", head::version(profile));
+        }
         let section = page.section("", "");
         widest.hops(section);
         section.say(&widest.reason);

@@ -22,6 +22,9 @@ pub struct ShowReport {
     /// The assumptions that decide how a host is planned; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assumptions: Vec<DecidingAssumption>,
+    /// The profile of NCCL's version; absent if a binary has judged it.
+    #[serde(skip_serializing_if = "crate::head::are_judged")]
+    pub profile: Option<String>,
 }
 
 /// A host, or the hosts of an NVLink domain.
@@ -110,6 +113,7 @@ impl ShowReport {
         Self {
             machines: vec![machine],
             assumptions: Vec::new(),
+            profile: None,
         }
     }
 
@@ -127,6 +131,7 @@ impl ShowReport {
         Self {
             machines: vec![machine],
             assumptions: Vec::new(),
+            profile: None,
         }
     }
 
@@ -135,6 +140,7 @@ impl ShowReport {
         Self {
             machines: plan.machines.iter().map(of_planned).collect(),
             assumptions: Vec::new(),
+            profile: Some(plan.profile.clone()),
         }
     }
 }

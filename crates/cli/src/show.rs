@@ -55,6 +55,7 @@ pub(crate) fn run(
         (None, Ok(system)) if json => {
             let mut shown = ShowReport::of(&machine.name, &system);
             shown.assumptions = assumptions;
+            shown.profile = Some(given.rules.version().profile().to_owned());
             report::json(&shown)?
         }
         (None, Ok(system)) => {

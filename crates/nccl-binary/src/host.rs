@@ -346,11 +346,15 @@ impl Ranks {
                 }
                 let element = calls.data_type as i32;
                 let started = nccl.group(|| {
-                    for (gpu, part) in self.parts.iter().enumerate() {
+                    for (gpu, (part, rank)) in self.parts.iter().zip(&request.ranks).enumerate() {
                         stand_in::set_device(gpu as i32);
                         let reduction = nccl.reduction(calls, part.communicator)?;
+                        let mut part = *part;
+                        if calls.in_place {
+                            part.join(collective, u64::from(*rank) * count * width);
+                        }
                         for _ in 0..calls.number {
-                            nccl.collective(collective, part, count as usize, element, reduction)?;
+                            nccl.collective(collective, &part, count as usize, element, reduction)?;
                         }
                     }
                     Ok(())

@@ -99,6 +99,19 @@ pub struct Part {
     pub stream: Buffer,
 }
 
+impl Part {
+    /// Puts the collective in place. The rank's piece begins at a byte of the whole message.
+    pub fn join(&mut self, collective: Collective, piece: u64) {
+        match collective {
+            Collective::AllGather => self.input = self.output.wrapping_byte_add(piece as usize),
+            Collective::ReduceScatter => {
+                self.output = self.input.wrapping_byte_add(piece as usize);
+            }
+            _ => self.input = self.output,
+        }
+    }
+}
+
 impl Nccl {
     /// Looks the functions up.
     ///

@@ -39,6 +39,11 @@ impl NcclVersion {
     /// The newest one of [`Self::ALL`], which is the default.
     pub const NEWEST: Self = Self::V2_32;
 
+    /// Whether a binary has judged it.
+    pub fn is_judged(&self) -> bool {
+        Self::ALL.contains(self)
+    }
+
     /// All that have a name.
     fn named() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().chain([Self::V2_32_6])

@@ -20,10 +20,13 @@ pub enum NetPeerChannels {
 /// the device's number are mirrored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstPort {
-    /// The one with the device's number (to 2.29, source; 2.31, binary).
+    /// The one with the device's number (to 2.29, source).
     Device,
     /// The one with the device's number among the GPUs that share the ports (2.30, source).
     Wrapped,
+    /// So with Blackwell and ConnectX-8, or `NCCL_TOPO_SCATTER_START_NET`; otherwise the one with
+    /// the device's number (2.31, source, binary).
+    WrappedByCard,
     /// Whole rails are shared out: as far apart as each GPU has rails, unless the number of rails
     /// is a power of two. Of the ports of a rail, those of lower planes come first (2.32, source,
     /// binary).
@@ -306,6 +309,7 @@ impl Rules {
             pxn_needs_gdr: v30,
             first_port: match version {
                 NcclVersion::V2_30 => FirstPort::Wrapped,
+                NcclVersion::V2_31 => FirstPort::WrappedByCard,
                 NcclVersion::V2_32 | NcclVersion::V2_32_6 => FirstPort::Spread,
                 _ => FirstPort::Device,
             },

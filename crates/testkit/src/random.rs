@@ -355,7 +355,13 @@ impl Builder<'_> {
     }
 
     fn nic(&mut self, ports: usize, link: (&str, &str)) -> Element {
-        let mut pci = self.pci("0x020700", ("0x15b3", "0x1021", "0x15b3", "0x0000"), link);
+        // ConnectX-8 or -7.
+        let card = if self.shape.speed == 800_000 {
+            "0x1023"
+        } else {
+            "0x1021"
+        };
+        let mut pci = self.pci("0x020700", ("0x15b3", card, "0x15b3", "0x0000"), link);
         let mut nic = Element::new(Tag::Nic);
         let guid = format!("{:#x}", 0x00a0_88c2_0300_ab00 + self.ports as u64);
         for port in 0..ports {

@@ -246,6 +246,8 @@ pub struct Net {
     pub plane: Option<i32>,
     /// Name of the PCI function: the nearest ancestor's bus id, or the guid.
     pub pci_function: String,
+    /// Its card is a ConnectX-8.
+    pub connectx8: bool,
 }
 
 /// A node's own data, by type.

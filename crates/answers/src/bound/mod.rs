@@ -77,9 +77,9 @@ pub struct BoundReport {
     pub checks: Vec<Check>,
     /// One entry for each operation.
     pub bounds: Vec<OperationBound>,
-    /// The profile of the plan.
-    #[serde(skip)]
-    profile: String,
+    /// The profile of the plan; absent if a binary has judged its version.
+    #[serde(skip_serializing_if = "crate::head::are_judged")]
+    profile: Option<String>,
     /// GPUs write to PCIe through Intel host bridges, for which NCCL charges more.
     #[serde(skip)]
     intel_bridges: bool,
@@ -229,7 +229,7 @@ fn on_links(
         measured: None,
         checks: Vec::new(),
         bounds: rows(&certificate, plan)?,
-        profile: plan.profile.clone(),
+        profile: Some(plan.profile.clone()),
         intel_bridges: intel_bridges(planned),
         certificate,
     })

@@ -30,7 +30,9 @@ impl BoundReport {
         let mut page = Page::new(&self.name);
         let hosts = count(self.hosts as usize, "host");
         page.field("job", format!("{hosts}, {} ranks", self.ranks));
-        page.field("nccl", head::version(&self.profile));
+        if let Some(profile) = &self.profile {
+            page.field("nccl", head::version(profile));
+        }
         let set = match self.links {
             LinkSet::Rules => "rules",
             LinkSet::All => "all",

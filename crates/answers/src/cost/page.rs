@@ -214,8 +214,9 @@ fn title(calls: Option<&Calls>) -> String {
         true => String::new(),
         false => format!(", buffers registered ({})", calls.registration),
     };
+    let placed = if calls.in_place { ", in place" } else { "" };
     format!(
-        "{taken}{registered}{}",
+        "{taken}{registered}{placed}{}",
         if is_usual { "" } else { &of_type }
     )
 }

@@ -54,6 +54,10 @@ pub struct CallOptions {
     #[arg(long, value_name = "HOW", default_value = "none", value_parser = values::one::<Registration>)]
     #[schemars(with = "String")]
     pub window: Registration,
+    /// The calls are in place: inputs are parts of outputs, or outputs of inputs
+    #[serde(default)]
+    #[arg(long)]
+    pub in_place: bool,
 }
 
 impl CallOptions {
@@ -62,6 +66,7 @@ impl CallOptions {
         Calls {
             number: self.calls.max(1),
             registration: self.window,
+            in_place: self.in_place,
             ..self.element.calls()
         }
     }
@@ -145,6 +150,7 @@ impl CostQuestion {
         "op",
         "calls",
         "window",
+        "in_place",
     ];
 
     /// A question about these collectives and sizes, bytes.

@@ -46,6 +46,9 @@ pub struct DiffReport {
     /// The name of B.
     #[serde(skip_serializing_if = "Option::is_none")]
     second: Option<String>,
+    /// The profiles of A and B; absent if binaries have judged their versions.
+    #[serde(skip_serializing_if = "crate::head::are_judged")]
+    profiles: Vec<String>,
     /// How the devices of the file of B differ from those of A; a job may not notice it.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<DeviceDifference>>,
@@ -103,6 +106,7 @@ pub fn diff(
         equal: comparison.is_empty(),
         first: Some(one.0.to_owned()),
         second: Some(other.0.to_owned()),
+        profiles: [one, other].map(|it| it.1.profile.clone()).into(),
         page: page([one, other], &devices, &comparison),
         devices: Some(devices),
         facts: Some(comparison.facts),

@@ -18,6 +18,14 @@ pub fn version(profile: &str) -> String {
     }
 }
 
+/// Whether binaries have judged the versions of profiles, so that JSON need not say them.
+pub(crate) fn are_judged<'a>(profiles: impl IntoIterator<Item = &'a String>) -> bool {
+    let mut versions = profiles
+        .into_iter()
+        .filter_map(|it| NcclVersion::of_profile(it));
+    versions.all(|version| version.is_judged())
+}
+
 /// The head of a page about a planned job; `profile` is the one of its costs.
 pub fn of_job(name: &str, plan: &Plan, profile: &str) -> Page {
     let mut page = Page::new(name);

@@ -125,8 +125,8 @@ pub struct SimulateReport {
     pub steps: u64,
     /// How many of them were run.
     pub simulated_steps: u64,
-    /// The profile of the plan, if there is one.
-    #[serde(skip)]
+    /// The profile of the plan, if there is one; absent if a binary has judged its version.
+    #[serde(skip_serializing_if = "crate::head::are_judged")]
     profile: Option<String>,
     /// The model and its outcome.
     #[serde(skip)]

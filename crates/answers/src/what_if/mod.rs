@@ -5,8 +5,8 @@
 mod page;
 
 use bounds::optimum;
+use plan::PlanDifference;
 use plan::certificate::Operation;
-use plan::{NcclVersion, PlanDifference};
 use planner::what_if::{EqualFailures, FailureOutcome, JobFigures, WhatIf};
 use planner::{Job, Planned, Settings};
 use program::named;
@@ -124,9 +124,9 @@ pub struct WhatIfReport {
     /// How many of them there are of each kind.
     #[serde(skip)]
     kinds_left_out: Vec<(FailureKind, usize)>,
-    /// The version as which the job is planned.
-    #[serde(skip)]
-    version: NcclVersion,
+    /// The profile of the plans; absent if a binary has judged its version.
+    #[serde(skip_serializing_if = "crate::head::are_judged")]
+    profile: Option<String>,
 }
 
 /// Failures of one kind after which the same is left.
@@ -310,7 +310,7 @@ impl PlannedFailures {
             failures: failures.collect(),
             left_out: (!self.left_out.is_empty()).then(|| left_out.collect()),
             kinds_left_out: kinds.collect(),
-            version: planned.version(),
+            profile: Some(planned.version().profile().to_owned()),
         }
     }
 }

@@ -4,6 +4,7 @@ use pages::numbers::{count, gbps, microseconds, short};
 use pages::{Page, Table, row};
 
 use super::{FailureRow, JobLeft, WhatIfReport};
+use crate::head;
 use crate::names::shorten;
 
 impl WhatIfReport {
@@ -13,7 +14,9 @@ impl WhatIfReport {
         let hosts = count(self.hosts as usize, "host");
         let ranks = count(self.whole.ranks as usize, "rank");
         page.field("job", format!("{hosts}, {ranks}"));
-        page.field("nccl", self.version.name());
+        if let Some(profile) = &self.profile {
+            page.field("nccl", head::version(profile));
+        }
         page.field("whole", self.whole.words());
         if self.whole.bounds.is_some() {
             let [gather, reduce] = most(Some(&self.whole));

@@ -19,6 +19,7 @@ pub(crate) struct Sample {
 const GUIDS: &str = "../crates/planner/tests/machines/plain-guids.xml";
 const FAR_GPUS: &str = "../crates/planner/tests/machines/far-gpus.xml";
 const PLANES: &str = "../crates/planner/tests/machines/planes.xml";
+const CONNECTX8: &str = "../crates/planner/tests/machines/connectx8.xml";
 const ONE_NAME: &str = "../crates/planner/tests/machines/one-name.xml";
 const NO_PORTS: &str = "../crates/planner/tests/machines/no-ports.xml";
 const INTERFACES: &str = "../crates/cli/tests/nccl_check/interfaces.xml";
@@ -27,7 +28,7 @@ const NO_ACCESS: &str = "../crates/planner/tests/machines/no-access.xml";
 const SOME_ACCESS: &str = "../crates/planner/tests/machines/some-access.xml";
 const NO_ACCESS_BY_NVLINK: &str = "../crates/planner/tests/machines/no-access-nvlink.xml";
 
-pub(crate) const SAMPLES: [Sample; 40] = [
+pub(crate) const SAMPLES: [Sample; 43] = [
     Sample {
         name: "rubin",
         machine: "hgx-rubin-nvl8",
@@ -84,6 +85,11 @@ pub(crate) const SAMPLES: [Sample; 40] = [
         arguments: &["--hosts", "2", "--net", "plugin"],
     },
     Sample {
+        name: "ports_of_connectx8",
+        machine: CONNECTX8,
+        arguments: &["--hosts", "2", "--net", "plugin"],
+    },
+    Sample {
         name: "ports_of_one_name",
         machine: ONE_NAME,
         arguments: &["--hosts", "2", "--net", "plugin"],
@@ -122,6 +128,24 @@ pub(crate) const SAMPLES: [Sample; 40] = [
         name: "windows_of_blackwell",
         machine: "dgx-b200",
         arguments: &["--window", "symmetric", "--sizes", "1K..256M"],
+    },
+    Sample {
+        name: "windows_in_place",
+        machine: "dgx-b200",
+        arguments: &[
+            "--gpus",
+            "0-3",
+            "--window",
+            "symmetric",
+            "--in-place",
+            "--sizes",
+            "1K..256M",
+        ],
+    },
+    Sample {
+        name: "registered_in_place",
+        machine: "dgx-a100",
+        arguments: &["--window", "local", "--in-place"],
     },
     Sample {
         name: "windows_of_rubin",

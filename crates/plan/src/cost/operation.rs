@@ -131,6 +131,9 @@ pub struct Calls {
     #[serde(with = "program::by_name")]
     #[schemars(with = "String")]
     pub registration: Registration,
+    /// They are in place: the input of a rank is its part of the output, or holds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
 }
 
 impl Default for Calls {
@@ -147,6 +150,7 @@ impl Calls {
         data_type: DataType::F32,
         reduction: Reduction::Sum,
         registration: Registration::None,
+        in_place: false,
     };
 
     /// Whether NVSwitches can reduce the type with the operation (`ncclNvlsSupported`). They

@@ -31,9 +31,9 @@ const REGISTERED: u32 = 16;
 const MANY_CHANNELS: u32 = 24;
 
 impl CostTable {
-    /// Channels of an operation whose buffers are registered, out of place, of those for a size:
-    /// fewer are enough where GPUs, or ports with GPUDirect RDMA on nodes of one GPU, reach the
-    /// buffers directly.
+    /// Channels of an operation whose buffers are registered, of those for a size: fewer are enough
+    /// where GPUs, or ports with GPUDirect RDMA on nodes of one GPU, reach the buffers directly.
+    /// Source: NCCL's public source (`ncclRegisterCollBuffers`).
     pub(super) fn registered_channels(
         &self,
         operation: &TunedOperation,
@@ -65,6 +65,9 @@ impl CostTable {
             Algorithm::Tree => true,
             _ => false,
         };
+        // Peers would overwrite the input.
+        let overwrites = operation.calls.in_place && collective == Collective::AllReduce;
+        let reads_directly = reads_directly && !overwrites;
         let many = channels > REGISTERED && channels <= MANY_CHANNELS;
         match reads_directly && protocol == Protocol::Simple && job.registered.direct_peers && many
         {

@@ -41,6 +41,9 @@ const ENGINE_ELEMENTS: i64 = 8 << 20;
 /// Bandwidth of a GPU's two copy engines to the memory of an x86 host, GB/s.
 const HOST_BANDWIDTH: f32 = 106.0;
 
+/// The first driver, as CUDA's number, whose copies to all ranks do not pass the host's memory.
+const ENGINE_DRIVER: u32 = 13_040;
+
 /// First compute capability × 10 of Blackwell.
 const BLACKWELL: i32 = 100;
 
@@ -94,7 +97,7 @@ impl TableModel<'_> {
             engines: above.map(|above_elements| EngineCosts {
                 above_elements,
                 copies: match rules.times_engines {
-                    true => copies(inputs, multicast),
+                    true => copies(inputs, multicast, self.tuning.driver),
                     false => Vec::new(),
                 },
             }),
@@ -102,9 +105,9 @@ impl TableModel<'_> {
     }
 }
 
-/// How copy engines gather, out of place and not in a captured graph, with a driver before CUDA
-/// 13.4. Source: NCCL's public source of 2.31 (`ce_model.cc`).
-fn copies(inputs: &Inputs, multicast: bool) -> Vec<EngineCopy> {
+/// How copy engines gather, not in a captured graph. Source: NCCL's public source of 2.31
+/// (`ce_model.cc`). A driver whose version is not known is taken for one before CUDA 13.4.
+fn copies(inputs: &Inputs, multicast: bool, driver: Option<u32>) -> Vec<EngineCopy> {
     let ranks = inputs.ranks as f32;
     let (bandwidth, each, shared) = match inputs.min_cc >= BLACKWELL {
         false => (392.0, (17.5, 1.957), (14.9, 0.726)),
@@ -122,7 +125,7 @@ fn copies(inputs: &Inputs, multicast: bool) -> Vec<EngineCopy> {
     let all = EngineCopy {
         multicast: true,
         latency: latency(shared),
-        bandwidth: match coherent {
+        bandwidth: match coherent || driver >= Some(ENGINE_DRIVER) {
             true => bandwidth,
             false => HOST_BANDWIDTH.min(bandwidth / ranks) * ranks,
         },

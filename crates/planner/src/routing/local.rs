@@ -78,6 +78,13 @@ impl Routing {
         Ok(std::iter::once(first).chain(rest).collect())
     }
 
+    /// Whether NCCL 2.31 begins to count a GPU's ports by the GPUs that share them.
+    fn wraps_by_card(&self, gpu: NodeId, ports: &[NodeId]) -> bool {
+        let is_blackwell = self.system.gpu(gpu).is_some_and(|gpu| gpu.sm >= 100);
+        let mut ports = ports.iter().filter_map(|port| self.system.net(*port));
+        self.settings.scatters_ports || is_blackwell && ports.any(|port| port.connectx8)
+    }
+
     fn net_choice(&self, gpu: NodeId) -> Result<NetChoice, Error> {
         let ports = self.nearest(gpu, NodeType::Net).nodes;
         let Some(first) = ports.first() else {
@@ -106,16 +113,21 @@ impl NetChoice {
         let (count, first) = (ports.len(), ports[0]);
         let sharers = sharers.max(1);
         let dev = routing.system.gpu(gpu).map_or(0, |gpu| gpu.dev);
-        let dev = match routing.settings.rules.first_port {
-            FirstPort::Wrapped => dev.rem_euclid(sharers as i32) as usize,
-            FirstPort::Device | FirstPort::Spread => dev.max(0) as usize,
+        let is_wrapped = match routing.settings.rules.first_port {
+            FirstPort::Wrapped => true,
+            FirstPort::WrappedByCard => routing.wraps_by_card(gpu, &ports),
+            FirstPort::Device | FirstPort::Spread => false,
+        };
+        let dev = match is_wrapped {
+            true => dev.rem_euclid(sharers as i32) as usize,
+            false => dev.max(0) as usize,
         };
         let start = |count: usize| match count.is_power_of_two() {
             true => mirror_bits(dev, count.trailing_zeros()),
             false => dev,
         };
         let (ports, start, auto) = match routing.settings.rules.first_port {
-            FirstPort::Device | FirstPort::Wrapped => {
+            FirstPort::Device | FirstPort::Wrapped | FirstPort::WrappedByCard => {
                 (ports, start(count), count.div_ceil(sharers))
             }
             FirstPort::Spread => {

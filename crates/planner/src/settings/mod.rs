@@ -84,6 +84,8 @@ pub struct Settings {
     pub p2p_pxn_level: i64,
     /// `NCCL_NETDEVS_POLICY`.
     pub netdevs_policy: NetDevsPolicy,
+    /// `NCCL_TOPO_SCATTER_START_NET`: GPUs begin with ports by the number of those that share them.
+    pub scatters_ports: bool,
     /// `NCCL_CROSS_NIC`: 0 never, 1 always, 2 when it helps.
     pub cross_nic: i64,
     /// `NCCL_MNNVL_ENABLE`: 0 no NVLink domains of several hosts, 1 always, 2 where P2P is not
@@ -230,6 +232,7 @@ impl Settings {
             pxn_c2c: version >= NcclVersion::V2_28,
             p2p_pxn_level: 2,
             netdevs_policy: NetDevsPolicy::Auto,
+            scatters_ports: false,
             cross_nic: 2,
             mnnvl_enable: 2,
             mnnvl_scatter_nets: true,

@@ -23,7 +23,7 @@ pub enum SettingEffect {
 }
 
 /// Variables that change what the search decides.
-const SEARCH: [&str; 29] = [
+const SEARCH: [&str; 30] = [
     "NCCL_COLLNET_ENABLE",
     "NCCL_CROSS_NIC",
     "NCCL_GRAPH_FILE",
@@ -52,6 +52,7 @@ const SEARCH: [&str; 29] = [
     "NCCL_PXN_DISABLE",
     "NCCL_SHM_DISABLE",
     "NCCL_SOCKET_IFNAME",
+    "NCCL_TOPO_SCATTER_START_NET",
     "NCCL_TOPO_SPLIT_MLOPART",
 ];
 
@@ -113,7 +114,7 @@ const DOMAIN: &str =
 
 /// Variables that change a decision of NCCL's, but not of the planner's, with what is assumed
 /// instead.
-const NOT_MODELLED: [(&str, &str); 15] = [
+const NOT_MODELLED: [(&str, &str); 14] = [
     ("NCCL_CUMEM_ENABLE", "cuMem is taken to be available and on"),
     (
         "NCCL_IGNORE_CPU_AFFINITY",
@@ -136,10 +137,6 @@ const NOT_MODELLED: [(&str, &str); 15] = [
     ),
     ("NCCL_PAT_NDIMS", "PAT is priced as without it"),
     ("NCCL_TOPO_FILE", "the topology is the file that is planned"),
-    (
-        "NCCL_TOPO_SCATTER_START_NET",
-        "a GPU begins with the port that its device number gives",
-    ),
     (
         "NCCL_UNPACK_DOUBLE_NCHANNELS",
         "the network is taken to be driven by the host, not by a device that unpacks",

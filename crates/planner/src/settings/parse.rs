@@ -101,6 +101,9 @@ impl Reader {
             }
             "NCCL_P2P_PXN_LEVEL" => settings.p2p_pxn_level = self.number(name, value, 2),
             "NCCL_NETDEVS_POLICY" => settings.netdevs_policy = self.netdevs_policy(name, value),
+            "NCCL_TOPO_SCATTER_START_NET" => {
+                settings.scatters_ports = self.number(name, value, 0) != 0;
+            }
             "NCCL_IB_HCA" => settings.ib_hca = Some(NameList::new(value)),
             "NCCL_SOCKET_IFNAME" => settings.socket_ifname = Some(NameList::new(value)),
             "NCCL_CROSS_NIC" => settings.cross_nic = self.number(name, value, 2),

@@ -29,7 +29,7 @@ enum Job {
 use Job::{Domains, Hosts, Mixed, NoAccess, Partitions, Reducing, ReducingMixed};
 
 /// For each variable a value, and a job in which it changes a decision.
-const EXAMPLES: [(&str, &str, Job); 74] = [
+const EXAMPLES: [(&str, &str, Job); 75] = [
     ("NCCL_ALGO", "Ring", Hosts("dgx-h100", 1)),
     ("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "1", Hosts("dgx-h100", 2)),
     ("NCCL_BUFFSIZE", "65536", Hosts("dgx-h100", 1)),
@@ -133,6 +133,7 @@ const EXAMPLES: [(&str, &str, Job); 74] = [
         Hosts("dgx-h100", 1),
     ),
     ("NCCL_SOCKET_IFNAME", "other", Hosts("workstation-2gpu", 1)),
+    ("NCCL_TOPO_SCATTER_START_NET", "1", Hosts("aws-p5", 2)),
     ("NCCL_TOPO_SPLIT_MLOPART", "0", Partitions("dgx-h100")),
     ("NCCL_WORK_ARGS_BYTES", "96", Hosts("dgx-h100", 1)),
     // The content of the file is tested by the command line's tests.
@@ -218,7 +219,7 @@ fn newest(name: &str) -> NcclVersion {
         // From 2.32 on every NIC has a rail, which counts first.
         "NCCL_MNNVL_RAIL_PER_HOST" => NcclVersion::V2_31,
         // Later it is gone.
-        "NCCL_NET_GDR_MLOPART" => NcclVersion::V2_31,
+        "NCCL_NET_GDR_MLOPART" | "NCCL_TOPO_SCATTER_START_NET" => NcclVersion::V2_31,
         _ => NcclVersion::NEWEST,
     }
 }

@@ -177,16 +177,24 @@ fn policies_spare_thread_blocks() {
     assert_ne!(chosen(NcclVersion::V2_29, "bogus").0, Algorithm::Nvls);
 }
 
-/// NCCL 2.31 has a model of copy engines: 8 H100 with x86 processors, out of place.
+/// NCCL 2.31 has a model of copy engines: 8 H100 with x86 processors.
 #[test]
 fn copy_engines_have_a_time_in_2_31() {
-    let time = |version| {
-        let table = under(version, &hopper(1), &[("NCCL_CTA_POLICY", "2")]);
+    let time = |version, ranks, in_place| {
+        let (min_local_ranks, max_local_ranks) = (ranks, ranks);
+        let inputs = Inputs {
+            ranks,
+            min_local_ranks,
+            max_local_ranks,
+            ..hopper(1)
+        };
+        let table = under(version, &inputs, &[("NCCL_CTA_POLICY", "2")]);
         let choice = table.window_choice(&TunedOperation {
             collective: Collective::AllGather,
             bytes: 64 << 20,
             calls: Calls {
                 registration: Registration::Symmetric,
+                in_place,
                 ..Calls::ONE
             },
         });
@@ -195,14 +203,22 @@ fn copy_engines_have_a_time_in_2_31() {
     // Of each rank 8 MiB to 7 others at 392 GB/s, after 17.5 + 8 × 1.957 µs; multicast sends them
     // to all 8 after 14.9 + 8 × 0.726 µs.
     let (one, all) = (33.156 + 149.797, 20.708 + 171.196);
-    let found = time(NcclVersion::V2_31).expect("a time");
-    assert!((found - f64::min(one, all)).abs() < 0.01, "{found}");
-    assert_eq!(time(NcclVersion::V2_32), None);
+    // Of two ranks 32 MiB pass the link, and out of place the host's memory at 106 GB/s.
+    let (out, within) = (21.414 + 316.551, 21.414 + 85.598);
+    for (ranks, in_place, expected) in [
+        (8, false, f64::min(one, all)),
+        (2, false, out),
+        (2, true, within),
+    ] {
+        let found = time(NcclVersion::V2_31, ranks, in_place).expect("a time");
+        assert!((found - expected).abs() < 0.01, "{found}, {expected}");
+        assert_eq!(time(NcclVersion::V2_32, ranks, in_place), None);
+    }
 }
 
 /// The time of a kernel with a number of thread blocks, and the costs that have it.
 fn time_of(version: NcclVersion, min_cc: i32, words: &[&str]) -> (CostTable, f64) {
-    let [kernel, data_type, ranks, bytes, blocks] = words else {
+    let [kernel, data_type, ranks, bytes, blocks, _, place @ ..] = words else {
         panic!("{words:?}");
     };
     let ranks: u32 = ranks.parse().expect("a number");
@@ -231,6 +247,7 @@ fn time_of(version: NcclVersion, min_cc: i32, words: &[&str]) -> (CostTable, f64
         calls: Calls {
             data_type: data_type.parse().expect("a type"),
             registration: Registration::Symmetric,
+            in_place: *place == ["in-place"],
             ..Calls::ONE
         },
     });
@@ -248,7 +265,7 @@ fn rubin_has_a_model_of_single_calls() {
     for line in lines.filter(|it| !it.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let expected: f64 = words[5].parse().expect("a time");
-        let (table, found) = time_of(NcclVersion::V2_32_6, 107, &words[..5]);
+        let (table, found) = time_of(NcclVersion::V2_32_6, 107, &words);
         assert!(
             (found - expected).abs() < 1e-4 * expected,
             "{found}: {line}"
@@ -259,8 +276,8 @@ fn rubin_has_a_model_of_single_calls() {
             table
         );
         kernels.insert(words[0].to_owned());
-        let rubin = time_of(NcclVersion::V2_32, 107, &words[..5]).1;
-        let blackwell = time_of(NcclVersion::V2_32, 110, &words[..5]).1;
+        let rubin = time_of(NcclVersion::V2_32, 107, &words).1;
+        let blackwell = time_of(NcclVersion::V2_32, 110, &words).1;
         assert_eq!(rubin, blackwell, "{line}");
     }
     assert_eq!(kernels.len(), 15);

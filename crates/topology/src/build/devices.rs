@@ -18,6 +18,9 @@ const DEVICE_BITS: u32 = 40;
 /// Speed of a port that gives none, Mb/s.
 pub(crate) const DEFAULT_NET_SPEED: i32 = 10_000;
 
+/// Vendor and device of ConnectX-8 cards, 16 bits each. Source: NCCL's public source of 2.31.
+const CONNECTX8: [u64; 2] = [0x15b3_1023, 0x15b3_2100];
+
 /// Most connections of a port that gives none.
 const DEFAULT_MAX_CONNECTIONS: i32 = 64;
 
@@ -47,7 +50,7 @@ impl<'a> Builder<'a> {
                 Some(node) => node,
                 None => self.drafts.add(self.document, element, id, NodeData::Nic)?,
             };
-            self.add_nets(nic, node, host, Some(bus_id_text))?;
+            self.add_nets(nic, node, host, Some((bus_id_text, element)))?;
             if known.is_none() {
                 self.drafts.hang(node, parent, LinkType::Pci, bw);
             }
@@ -214,7 +217,7 @@ impl<'a> Builder<'a> {
         nic: &'a Element,
         node: DraftId,
         host: u32,
-        pci: Option<&str>,
+        pci: Option<(&str, &Element)>,
     ) -> Result<(), Error> {
         for net in nic.children(Tag::Net) {
             let Some(dev) = net.get("dev").map(c_int) else {
@@ -252,7 +255,7 @@ pub(super) fn partition(gpu: &Element) -> Option<i32> {
 }
 
 /// Reads a port. `asic`: the id of its adapter.
-fn read_net(net: &Element, dev: i32, asic: u64, pci: Option<&str>) -> Net {
+fn read_net(net: &Element, dev: i32, asic: u64, pci: Option<(&str, &Element)>) -> Net {
     let int = |name, default| net.get(name).map_or(default, c_int);
     let speed = match int("speed", 0) {
         speed if speed > 0 => speed,
@@ -275,7 +278,8 @@ fn read_net(net: &Element, dev: i32, asic: u64, pci: Option<&str>) -> Net {
         max_connections: int("maxconn", DEFAULT_MAX_CONNECTIONS),
         rail: defined("rail"),
         plane: defined("plane"),
-        pci_function: pci.map_or_else(|| format!("{asic:#x}"), str::to_owned),
+        pci_function: pci.map_or_else(|| format!("{asic:#x}"), |(bus_id, _)| bus_id.to_owned()),
+        connectx8: pci.is_some_and(|(_, pci)| CONNECTX8.contains(&(device_code(pci) >> 32))),
     }
 }
 

@@ -57,18 +57,19 @@ pub struct EngineCopy {
     pub latency: f32,
     /// Bandwidth, GB/s.
     pub bandwidth: f32,
-    /// Bandwidth of a rank's copy to itself over its host's memory, GB/s.
+    /// Bandwidth of a rank's copy to itself, out of place, over its host's memory, GB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_bandwidth: Option<f32>,
 }
 
 impl EngineCosts {
     /// The time for `bytes` bytes of each rank, µs; `None` if the model is not public.
-    pub(super) fn time_us(&self, ranks: u32, bytes: u64) -> Option<f64> {
+    pub(super) fn time_us(&self, ranks: u32, bytes: u64, in_place: bool) -> Option<f64> {
         let times = self.copies.iter().map(|copy| {
             let targets = if copy.multicast { ranks } else { ranks - 1 };
             let time = |bytes: f64, bandwidth: f32| bytes / f64::from(bandwidth) / 1e3;
-            let own = copy.own_bandwidth.map_or(0.0, |it| time(bytes as f64, it));
+            let own = copy.own_bandwidth.filter(|_| !in_place);
+            let own = own.map_or(0.0, |it| time(bytes as f64, it));
             let all = time(bytes as f64 * f64::from(targets), copy.bandwidth);
             f64::from(copy.latency) + all.max(own)
         });

@@ -34,8 +34,7 @@ pub struct WindowChoice {
     pub kernel: Option<WindowKernel>,
     /// Its thread blocks (CTAs); 0 without a kernel.
     pub blocks: u32,
-    /// The time of all calls that NCCL's model predicts, µs, out of place; unknown for copy engines
-    /// but in 2.31.
+    /// The time of all calls that NCCL's model predicts, µs; unknown for copy engines but in 2.31.
     pub time_us: Option<f64>,
 }
 
@@ -91,7 +90,7 @@ impl CostTable {
             && let Some(engines) = &windows.engines
             && elements > engines.above_elements
         {
-            let one = engines.time_us(job.ranks, bytes);
+            let one = engines.time_us(job.ranks, bytes, operation.calls.in_place);
             return Some(WindowChoice {
                 kernel: None,
                 blocks: 0,
@@ -156,7 +155,9 @@ impl CostTable {
                 one
             };
             let all = each.saturating_mul(calls.into());
-            let Some(candidate) = self.priced_kernel(windows, costs, single, [all, bytes]) else {
+            let in_place = operation.calls.in_place;
+            let priced = self.priced_kernel(windows, costs, single, in_place, [all, bytes]);
+            let Some(candidate) = priced else {
                 continue;
             };
             let better = best.as_ref().is_none_or(|best| match windows.takes_last {
@@ -177,6 +178,7 @@ impl CostTable {
         windows: &WindowCosts,
         costs: &'a KernelCosts,
         single: Option<&CallTime>,
+        in_place: bool,
         [bytes, largest]: [u64; 2],
     ) -> Option<Candidate<'a>> {
         let step = windows.block_step.max(1);
@@ -208,7 +210,7 @@ impl CostTable {
         let ranks = self.job.ranks;
         let (time, block_price): (&dyn Fn(u32) -> f64, _) = match single {
             Some(call) => (
-                &|blocks| f64::from(call.time(costs.kernel, ranks, bytes, blocks) as f32),
+                &|blocks| f64::from(call.time(costs.kernel, ranks, bytes, blocks, in_place) as f32),
                 call.block_price,
             ),
             None => (

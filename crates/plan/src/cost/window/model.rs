@@ -69,13 +69,20 @@ impl KernelCosts {
 }
 
 impl CallTime {
-    /// The time of a call of `bytes` bytes out of place, µs: those of one rank where a collective
-    /// gathers or scatters. There is at least one byte.
-    pub(super) fn time(&self, kernel: WindowKernel, ranks: u32, bytes: u64, blocks: u32) -> f64 {
+    /// The time of a call of `bytes` bytes, µs: those of one rank where a collective gathers or
+    /// scatters. There is at least one byte.
+    pub(super) fn time(
+        &self,
+        kernel: WindowKernel,
+        ranks: u32,
+        bytes: u64,
+        blocks: u32,
+        in_place: bool,
+    ) -> f64 {
         let used = used_blocks(bytes.div_ceil(CELL), blocks);
         let n = f64::from(ranks);
         let others = n - 1.0;
-        let (copies, crossings) = copied(kernel, n);
+        let (copies, crossings) = copied(kernel, n, in_place);
         let share = if self.switched { others / n } else { 1.0 };
         let (mut peak, mut base) = (self.peak, self.base);
         if let Some([more, links]) = self.trough
@@ -148,11 +155,13 @@ impl CallTime {
     }
 }
 
-/// How often thread blocks move a byte, and how often it crosses the links, on `n` ranks.
-fn copied(kernel: WindowKernel, n: f64) -> (f64, f64) {
+/// How often thread blocks move a byte, and how often it crosses the links, on `n` ranks. A rank
+/// that gathers in place does not write to itself.
+fn copied(kernel: WindowKernel, n: f64, in_place: bool) -> (f64, f64) {
     let others = n - 1.0;
     let switched = kernel.writes_to_all() || kernel.reads_reduced();
     match (kernel.collective(), kernel.is_ll()) {
+        (Collective::AllGather, _) if in_place && !switched => (others, others),
         (_, true) => (n, others),
         // Reads to reduce, and writes of the result.
         (Collective::AllReduce, _) if switched => (2.0 / n, 2.0 * others / n),
