@@ -17,8 +17,7 @@ fn main() {
     let out = PathBuf::from(variable("OUT_DIR")).join(FILE);
     // NCCL is a library for Linux. A program that is linked statically can hold a plug-in, but its
     // target cannot make one.
-    let features = variable("CARGO_CFG_TARGET_FEATURE");
-    let is_static = features.split(',').any(|it| it == "crt-static");
+    let is_static = variable("CARGO_CFG_TARGET_ENV") == "musl";
     if variable("CARGO_CFG_TARGET_OS") != "linux" || is_static {
         fs::write(&out, b"").expect("the build's folder can be written");
         return;

@@ -42,7 +42,9 @@ fn main() -> ExitCode {
     let mut trials = vec![
         with_python("plan", &["plan.py"], 1),
         with_python("memory", &["memory.py"], 2),
-        Trial::ignorable_test("agents", agents),
+        // The protocol's own client asks the server for agents.
+        with_agents("agents", "mcp"),
+        with_agents("typed", "mypy"),
         Trial::ignorable_test("inspected", inspected),
         Trial::ignorable_test("answers", answers),
         Trial::ignorable_test("arrays_of_gpus", arrays_of_gpus),
@@ -228,14 +230,22 @@ fn answers() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// The protocol's own client asks the server for agents.
-fn agents() -> Result<Completion, Failed> {
-    let Some(python) = agents_python() else {
-        let why = "not run: there is no package mcp (cargo xtask fetch mcp)";
-        return Ok(Completion::ignored_with(why));
-    };
-    Package::make()?.run(&python, &["agents.py"])?;
-    Ok(Completion::Completed)
+/// A program that needs a package of those beside the client of the protocol.
+fn with_agents(name: &'static str, package: &'static str) -> Trial {
+    Trial::ignorable_test(name, move || {
+        let has = |python: &PathBuf| {
+            let status = Command::new(python)
+                .args(["-c", &format!("import {package}")])
+                .status();
+            status.is_ok_and(|it| it.success())
+        };
+        let Some(python) = agents_python().filter(has) else {
+            let why = format!("not run: there is no package {package} (cargo xtask fetch mcp)");
+            return Ok(Completion::ignored_with(why));
+        };
+        Package::make()?.run(&python, &[&format!("{name}.py")])?;
+        Ok(Completion::Completed)
+    })
 }
 
 /// The protocol's inspector asks the server for agents.

@@ -125,6 +125,34 @@ impl Browser {
         )
     }
 
+    /// Presses keys one after the other; special ones have the numbers of WebDriver.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn press(&mut self, keys: &str) -> Result<(), String> {
+        let kinds = ["keyDown", "keyUp"];
+        let actions = keys
+            .chars()
+            .flat_map(|key| kinds.map(|kind| json!({ "type": kind, "value": key })));
+        let actions: Vec<_> = actions.collect();
+        let keyboard = json!([{ "type": "key", "id": "keyboard", "actions": actions }]);
+        self.command("/actions", &json!({ "actions": keyboard }))
+            .map(drop)
+    }
+
+    /// Clicks in the middle of an element that a script found.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; nothing was found, or something else is before it.
+    pub fn click(&mut self, element: &Value) -> Result<(), String> {
+        let element = element
+            .as_object()
+            .and_then(|it| it.values().next()?.as_str());
+        let element = element.ok_or("there is no such element")?;
+        self.command(&format!("/element/{element}/click"), &json!({}))
+            .map(drop)
+    }
+
     /// The browser's window, as a PNG file in base64.
     ///
     /// # Errors

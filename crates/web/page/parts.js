@@ -33,7 +33,7 @@ function table(head, rows, about = () => []) {
     }
     return made;
   };
-  return element("table", {}, element("thead", {}, element("tr", {}, ...head.map((it) => element("th", { scope: "col" }, it)))), element("tbody", {}, ...rows.map(line)));
+  return element("table", {}, element("thead", {}, element("tr", {}, ...head.map((it) => (it ? element("th", { scope: "col" }, it) : element("td"))))), element("tbody", {}, ...rows.map(line)));
 }
 const number = (it) => (Number.isInteger(it) ? String(it) : Math.abs(it) >= 100 ? it.toFixed(0) : it.toPrecision(3));
 const size = (bytes) => (bytes >= 2 ** 30 ? `${number(bytes / 2 ** 30)} GiB` : bytes >= 2 ** 20 ? `${number(bytes / 2 ** 20)} MiB` : bytes >= 1024 ? `${number(bytes / 1024)} KiB` : `${bytes} B`);

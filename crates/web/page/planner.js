@@ -1,11 +1,13 @@
-// The planner and the workers that run it.
-
-// Compiled while it unpacks. This takes as long as starting a worker, so both go on
-// together, and a worker that follows a stopped one need not wait.
-const module = WebAssembly.compileStreaming(new Response(unpacked(document.getElementById("module").textContent), { headers: { "Content-Type": "application/wasm" } }));
-// Starts a worker with the planner.
+// The workers that run the planner: each unpacks it, beside the page. The first one starts while the
+// browser still reads the page.
+const complete = new Promise((resolve) => { addEventListener("DOMContentLoaded", resolve); });
+const unpacker = unpacked("unpacker").arrayBuffer().then((it) => WebAssembly.compile(it));
 function planner() {
   const worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
-  module.then((module) => worker.postMessage({ module }), (why) => worker.postMessage({ failed: why.message }));
+  const load = async () => {
+    await complete;
+    return { unpacker: await unpacker, packed: document.getElementById("module").textContent };
+  };
+  load().catch((why) => ({ failed: why.message })).then((it) => worker.postMessage(it));
   return worker;
 }

@@ -142,6 +142,7 @@ async function collect(files) {
 let updates = 0;
 async function update() {
   const turn = ++updates;
+  const focused = document.activeElement.id;
   for (const tab of document.querySelectorAll("[role=tab]")) tab.setAttribute("aria-selected", String(tab.textContent === state.view));
   // What was left of a job has no picture, as long as nobody said on which machine it ran.
   const isAlone = !state.meant && { Diagnose: state.evidence.length, Log: state.log, Results: state.results }[state.view];
@@ -171,6 +172,8 @@ async function update() {
   }
   if (turn !== updates) return;
   $("view").replaceChildren(view);
+  // Fields of a view are made anew: the keyboard stays in the one that asked.
+  if (focused && document.activeElement === document.body) $(focused)?.focus();
   share();
   performance.mark(`shown ${turn}`);
   await remember();

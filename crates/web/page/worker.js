@@ -2,9 +2,16 @@
 let begin = null;
 // What the planner exports, once it has come.
 const ready = new Promise((resolve) => { begin = resolve; });
-async function load({ module, failed }) {
+async function load({ unpacker, packed, failed }) {
   if (failed) throw new Error(failed);
-  return (await WebAssembly.instantiate(module, {})).exports;
+  const { memory, unpack_allocate, unpack } = (await WebAssembly.instantiate(unpacker)).exports;
+  const at = unpack_allocate(packed.length);
+  new TextEncoder().encodeInto(packed, new Uint8Array(memory.buffer, at));
+  const content = unpack(at, packed.length);
+  if (content === 0) throw new Error("the page is damaged");
+  const length = new DataView(memory.buffer).getUint32(content, true);
+  const module = new WebAssembly.Module(new Uint8Array(memory.buffer, content + 4, length));
+  return new WebAssembly.Instance(module).exports;
 }
 function ask(topo, request) {
   const bytes = new TextEncoder().encode(JSON.stringify(request));

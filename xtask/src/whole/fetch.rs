@@ -29,11 +29,13 @@ enum What {
     Drivers,
     /// A browser for the tests of the page: says which there is, or which packages bring one
     Browser,
-    /// The client of the Model Context Protocol with Python, in a virtual environment of 70 MB,
-    /// from PyPI by pip
+    /// The client of the Model Context Protocol with Python, and mypy, in a virtual environment of
+    /// 140 MB, from PyPI by pip
     Mcp,
     /// The inspector of that protocol, 150 MB, from npm; needs Node.js
     Inspector,
+    /// axe-core, which judges the page, 3 MB, from npm; needs Node.js
+    Axe,
     /// Parsers of what topo writes for others (JUnit, Prometheus, Kubernetes, shellcheck, pytest),
     /// in a virtual environment of 170 MB, from PyPI by pip
     Readers,
@@ -54,8 +56,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         What::Drivers => drivers::fetch(),
         What::Browser => browser::fetch(),
         What::Torch { version } => python::fetch(version.as_deref()),
-        What::Mcp => python::fetch_packages("mcp", &["mcp>=2,<3"]),
-        What::Inspector => python::fetch_inspector(),
+        What::Mcp => python::fetch_packages("mcp", &["mcp>=2,<3", "mypy"]),
+        What::Inspector => python::fetch_npm("inspector", "@modelcontextprotocol/inspector"),
+        What::Axe => python::fetch_npm("axe", "axe-core"),
         What::Readers => python::fetch_packages("readers", &python::READERS),
     }
 }

@@ -4,6 +4,7 @@
 mod inputs;
 mod look;
 mod questions;
+mod tasks;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -59,7 +60,9 @@ fn main() -> ExitCode {
         Trial::ignorable_test("as_people_use_it", as_people_use_it),
         Trial::ignorable_test("no_other_script_runs", no_other_script_runs),
         Trial::ignorable_test("times", times),
-        Trial::ignorable_test("ten_tasks", ten_tasks),
+        Trial::ignorable_test("ten_tasks::mouse", || tasks::ten(false)),
+        Trial::ignorable_test("ten_tasks::keyboard", || tasks::ten(true)),
+        Trial::ignorable_test("axe_finds_nothing", tasks::axe_finds_nothing),
         Trial::test("looks_are_compared", || Ok(looks_are_compared()?)),
         Trial::ignorable_test("a_page_that_looks_wrong", a_page_that_looks_wrong),
     ];
@@ -286,39 +289,6 @@ fn a_page_that_looks_wrong() -> Result<Completion, Failed> {
     match wrong.is_empty() {
         true => Ok(Completion::Completed),
         false => Err(wrong.join("\n").into()),
-    }
-}
-
-/// Most actions for the answer of a task.
-const MOST_ACTIONS: u64 = 3;
-
-/// Questions of readers are answered by few actions. It prints the time of each, ms.
-fn ten_tasks() -> Result<Completion, Failed> {
-    let (mut browser, page) = match open() {
-        Ok(opened) => opened,
-        Err(absent) => return Ok(absent),
-    };
-    browser.open(&page, "")?;
-    let script = format!(
-        "{}\nten_tasks().then(arguments[0], (why) => arguments[0](String(why)));",
-        include_str!("steps.js")
-    );
-    let found = browser.run(&script, &json!([]))?;
-    let tasks = found.as_array().ok_or_else(|| found.to_string())?;
-    for task in tasks {
-        let (actions, time) = (task[1].as_u64(), task[2].as_f64());
-        println!("{}: {actions:?} actions, {time:.0?} ms", task[0]);
-        if actions.is_none_or(|it| it > MOST_ACTIONS) {
-            return Err(format!(
-                "{}: {actions:?} actions; expected at most {MOST_ACTIONS}",
-                task[0]
-            )
-            .into());
-        }
-    }
-    match tasks.len() {
-        10 => Ok(Completion::Completed),
-        other => Err(format!("{other} tasks").into()),
     }
 }
 

@@ -291,34 +291,8 @@ async function first_and_large_plan() {
   need("72 ranks", text().includes("72 ranks"));
   return [first, performance.getEntriesByType("mark").at(-1).startTime - began];
 }
-// Ten questions of readers, by what is visible: the actions and milliseconds that each takes.
-async function ten_tasks() {
-  await until("first plan", () => document.body.dataset.ready);
-  let actions = 0;
-  const counted = (action) => { actions += 1; return action; };
-  const view = (name) => { actions += 1; return tab(name); };
-  const set = (id, value) => { actions += 1; return change(id, value); };
-  const device = (name) => { actions += 1; box(name).dispatchEvent(new MouseEvent("click", { bubbles: true })); };
-  const shown = () => document.getElementById("view").textContent;
-  const stuck = "[rank3]:[E504 10:00:00.000000000 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=41, OpType=ALLREDUCE, NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600026 milliseconds before timing out.\n";
-  const tasks = {
-    "Why 12 channels?": async () => { await view("Search"); need("splitting", shown().includes("6 became 12")); },
-    "Which NIC is near GPU5?": async () => { device("GPU5"); device("NIC5"); await until("path", () => text().includes("GPU5 (") && text().includes("PIX, 48")); },
-    "What limits all-gather?": async () => { await view("Bound"); need("links", /into GPU0\s*NVL NVSwitch→GPU0/.test(shown())); },
-    "What did 2.27 take?": async () => { await view("Cost"); await set("beside", [...document.getElementById("nccl").options].map((it) => it.value).find((it) => it.startsWith("2.27"))); need("both versions", shown().includes("NCCL 2.27")); },
-    "When does NCCL leave LL?": async () => { await view("Cost"); need("limits", /Ring LL first, then NVLS Simple from \d+ [KM]iB/.test(shown())); },
-    "What is normal here?": async () => { await view("Expect"); need("floor", shown().includes("floor") && shown().includes("Azure ND H100 v5")); },
-    "Is the machine's file right?": async () => { await view("Doctor"); need("answer", shown().includes("no findings")); },
-    "What is it with 16 hosts?": async () => { await set("hosts", "16"); need("ranks", text().includes("128 ranks")); await change("hosts", "1"); },
-    "Where is the graph file?": async () => { await view("Files"); need("file", shown().includes("graph.xml")); },
-    "Why does my job hang?": async () => { await counted(drop("rank3.log", stuck)); if (!shown().includes("rank3.log:1:")) await view("Diagnose"); if (!shown().includes("rank3.log:1:")) await counted(drop("rank3.log", stuck)); need("verdict", shown().includes("rank3.log:1:")); },
-  };
-  const found = [];
-  for (const [name, answer] of Object.entries(tasks)) {
-    actions = 0;
-    const began = performance.now();
-    try { await answer(); } catch (why) { throw `${name} ${why}`; }
-    found.push([name, actions, performance.now() - began]);
-  }
-  return found;
+// What a reader points at: by its text, or the name of a device or field.
+const part = (name) => [...document.querySelectorAll("[role=tab], rect, input, select, textarea")].find((it) => [it.textContent, it.dataset.name, it.id].includes(name));
+async function answered(expected, ready) {
+  await until(expected, () => document.body.dataset.ready !== ready && new RegExp(expected).test(text()));
 }

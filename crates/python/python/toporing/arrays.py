@@ -40,7 +40,7 @@ class Array(NamedTuple):
         return _NUMBERS[self.type]
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
         """How many elements of its type the memory has."""
         return self.bytes // _WIDTHS[self.type]
 

@@ -144,18 +144,18 @@ class Communicator:
         self._alike("reduce", "output", to, 1, source)
         # In place on all ranks or on none: the root copies.
         ctypes.memmove(to.address, source.address, to.bytes)
-        self._run("Reduce", to, to, to.count, op, root)
+        self._run("Reduce", to, to, to.elements, op, root)
 
     def broadcast(self, values: Any, root: int, *, stream: int | None = None) -> None:
         """Copies the root's values to all ranks."""
         own = raw(values, written=self.rank != root)
-        self._run("Broadcast", own, own, own.count, "sum", root, stream)
+        self._run("Broadcast", own, own, own.elements, "sum", root, stream)
 
     def all_gather(self, values: Any, output: Any, *, stream: int | None = None) -> None:
         """Copies the values of all ranks to `output`, in rank order."""
         source, to = raw(values, written=False), raw(output, written=True)
         self._alike("all_gather", "output", to, self.ranks, source)
-        self._run("AllGather", source, to, source.count, stream=stream)
+        self._run("AllGather", source, to, source.elements, stream=stream)
 
     def reduce_scatter(
         self, values: Any, output: Any, *, op: str = "sum", type: str | None = None,
@@ -164,7 +164,7 @@ class Communicator:
         """Reduces the values of all ranks; each rank gets its part of the result."""
         source, to = array(values, type, written=False), array(output, type, written=True)
         self._alike("reduce_scatter", "input", source, self.ranks, to)
-        self._run("ReduceScatter", source, to, to.count, op, stream=stream)
+        self._run("ReduceScatter", source, to, to.elements, op, stream=stream)
 
     def all_to_all(self, values: Any, output: Any, *, stream: int | None = None) -> None:
         """Sends part i of the values to rank i; part i of the output is from rank i."""
@@ -174,7 +174,7 @@ class Communicator:
             raise ValueError(
                 f"all_to_all: {source.bytes} bytes are no multiple of {self.ranks} ranks"
             )
-        self._run("AllToAll", source, to, source.count // self.ranks, stream=stream)
+        self._run("AllToAll", source, to, source.elements // self.ranks, stream=stream)
 
     def send(self, values: Any, to: int, *, tag: int = 0, stream: int | None = None) -> None:
         """Sends values to a rank, which receives as many bytes with the same tag."""
@@ -191,7 +191,9 @@ class Communicator:
         numbers = (own.address, own.bytes, None, False, tag)
         work = self._comm.start_transfers([numbers], own)
         work.wait()
-        return work.source()
+        sender = work.source()
+        assert sender is not None, "a receive that has ended knows its sender"
+        return sender
 
     def exchange(
         self, values: Any, to: int, output: Any, source: int, *, tag: int = 0,
@@ -231,7 +233,7 @@ class Communicator:
         to = source if output is None else array(output, type, written=True)
         if output is not None:
             self._alike("all_reduce", "output", to, 1, source)
-        self._run(what, source, to, source.count, op, root, stream)
+        self._run(what, source, to, source.elements, op, root, stream)
 
     @staticmethod
     def _host(values: Any, *, written: bool) -> Array:
@@ -249,10 +251,11 @@ class Communicator:
         if not on_gpu:
             if stream is not None:
                 raise TypeError("a stream is for arrays in memory of a GPU")
-            return self._comm.start_group(numbers, transfers).wait()
+            self._comm.start_group(numbers, transfers).wait()
+            return
         if len(on_gpu) < len(transfers):
             raise TypeError("one array is in memory of a GPU and the other is not; copy one of them")
-        return self._comm.transfer_on(numbers, ordered(set(on_gpu), stream))
+        self._comm.transfer_on(numbers, ordered(set(on_gpu), stream))
 
     def _run(
         self, what: str, source: Array, to: Array, count: int, op: str = "sum", root: int = 0,

@@ -98,7 +98,8 @@ def _by_interface(given: Any) -> Memory | None:
 
 def _interface(given: Any) -> dict[str, Any] | None:
     try:
-        return given.__cuda_array_interface__
+        found: dict[str, Any] | None = given.__cuda_array_interface__
+        return found
     except (AttributeError, TypeError, RuntimeError):
         # PyTorch raises them for memory of the host and for types that the interface lacks.
         return None

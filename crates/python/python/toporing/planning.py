@@ -195,7 +195,8 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as Python values."""
-        return json.loads(self.json)
+        plan: dict[str, Any] = json.loads(self.json)
+        return plan
 
     def _repr_svg_(self) -> str:
         """The picture of a host, for notebooks."""

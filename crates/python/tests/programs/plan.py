@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import re
 import tempfile
 
 import toporing
@@ -176,3 +177,10 @@ with tempfile.TemporaryDirectory() as folder:
 fails(lambda: toporing.plan("no-such-machine"), "no-such-machine")
 fails(lambda: two.explain("GPU0", "GPU99"), "GPU99")
 json.loads(two.json)
+
+# The examples of the package's page run.
+page = (pathlib.Path(__file__).parents[2] / "PYPI.md").read_text()
+examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+assert examples
+for example in examples:
+    exec(example, {})

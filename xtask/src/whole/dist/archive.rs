@@ -3,24 +3,18 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use super::build::{BuildResults, Platform, run};
+use super::build::{BuildResults, Platform, pages, run};
 use xtask::workspace::repository;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Shells, and where each looks for completions.
-const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "share/bash-completion/completions/topo"),
-    ("zsh", "share/zsh/site-functions/_topo"),
-    ("fish", "share/fish/vendor_completions.d/topo.fish"),
-];
-
-/// Puts everything in one folder as below a prefix; makes the archive and the package of it.
+/// Puts everything in one folder as below a prefix; makes the archive and the package of it, and an
+/// archive of the static program.
 pub(super) fn make(
     folder: &Path,
     platform: &Platform,
@@ -28,14 +22,14 @@ pub(super) fn make(
 ) -> Result<Vec<PathBuf>> {
     let name = format!("topo-{VERSION}-{}-linux", platform.arch);
     let prefix = folder.join(&name);
-    let _ = fs::remove_dir_all(&prefix);
-    let put = |from: &Path, to: &str| -> Result<()> {
-        let to = prefix.join(to);
-        fs::create_dir_all(to.parent().unwrap_or(&prefix))?;
-        fs::copy(from, &to).with_context(|| from.display().to_string())?;
-        Ok(())
-    };
-    put(&built.program, "bin/topo")?;
+    let put = |from: &Path, to: &str| put(&prefix, from, to);
+    program(platform, built, &built.program, &prefix)?;
+    let mut made = Vec::new();
+    if let Some(standalone) = &built.standalone {
+        let name = format!("{name}-static");
+        program(platform, built, standalone, &folder.join(&name))?;
+        made.push(tarball(folder, &name)?);
+    }
     put(&built.shared, "lib/libtopo_c.so")?;
     put(&built.archived, "lib/libtopo_c.a")?;
     let root = repository();
@@ -46,39 +40,28 @@ pub(super) fn make(
     let moving = described.replace("@PREFIX@", "${pcfiledir}/../..");
     fs::create_dir_all(prefix.join("lib/pkgconfig"))?;
     fs::write(prefix.join("lib/pkgconfig/topo.pc"), moving)?;
-    for license in ["LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
-        put(&root.join(license), &format!("share/doc/topo/{license}"))?;
-    }
-    pages(platform, built, &prefix)?;
-    let mut made = vec![tarball(folder, &name)?];
+    made.push(tarball(folder, &name)?);
     made.extend(debian(folder, platform, &prefix)?);
     Ok(made)
 }
 
-/// Completions and manual pages, which the program itself writes.
-fn pages(platform: &Platform, built: &BuildResults, prefix: &Path) -> Result<()> {
-    if !platform.runs_here() {
-        println!(
-            "not made: completions and manual pages, because {} does not run here",
-            platform.arch
-        );
-        return Ok(());
+/// Copies a file below a prefix.
+fn put(prefix: &Path, from: &Path, to: &str) -> Result<()> {
+    let to = prefix.join(to);
+    fs::create_dir_all(to.parent().unwrap_or(prefix))?;
+    fs::copy(from, &to).with_context(|| from.display().to_string())?;
+    Ok(())
+}
+
+/// A program with its pages and licenses in a folder that holds nothing else.
+fn program(platform: &Platform, built: &BuildResults, program: &Path, prefix: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(prefix);
+    put(prefix, program, "bin/topo")?;
+    for license in ["LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
+        let to = format!("share/doc/topo/{license}");
+        put(prefix, &repository().join(license), &to)?;
     }
-    for (shell, place) in COMPLETIONS {
-        let written = Command::new(&built.program)
-            .args(["gen", "completions", shell])
-            .output()?;
-        let place = prefix.join(place);
-        fs::create_dir_all(place.parent().unwrap_or(prefix))?;
-        fs::write(place, written.stdout)?;
-    }
-    let manual = prefix.join("share/man/man1");
-    fs::create_dir_all(&manual)?;
-    let mut command = Command::new(&built.program);
-    run(command
-        .args(["gen", "man"])
-        .arg(&manual)
-        .stdout(std::process::Stdio::null()))
+    pages(platform, built, prefix)
 }
 
 /// The folder as an archive that is equal for equal files.
@@ -128,7 +111,7 @@ fn debian(folder: &Path, platform: &Platform, prefix: &Path) -> Result<Option<Pa
     tool.args(["--root-owner-group", "--build"])
         .arg(&root)
         .arg(&file);
-    run(tool.stdout(std::process::Stdio::null()))?;
+    run(tool.stdout(Stdio::null()))?;
     fs::remove_dir_all(&root)?;
     Ok(Some(file))
 }

@@ -20,6 +20,13 @@ const PACKAGES: [&str; 5] = [
     "wheel==0.*",
 ];
 
+/// Shells, and where each looks for completions.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/topo"),
+    ("zsh", "share/zsh/site-functions/_topo"),
+    ("fish", "share/fish/vendor_completions.d/topo.fish"),
+];
+
 /// For what is built.
 pub(super) struct Platform {
     /// The processor.
@@ -43,14 +50,7 @@ impl Platform {
             std::env::consts::ARCH
         );
         let triple = format!("{arch}-unknown-linux-gnu");
-        let listed = Command::new("rustup")
-            .args(["target", "list", "--installed"])
-            .output();
-        if listed.is_ok_and(|it| !String::from_utf8_lossy(&it.stdout).contains(&triple)) {
-            bail!(
-                "the compiler has no target {triple}; install it with: rustup target add {triple}"
-            );
-        }
+        expect_target(&triple)?;
         Ok(Self {
             arch: arch.to_owned(),
             triple,
@@ -58,16 +58,47 @@ impl Platform {
         })
     }
 
-    /// Whether its programs run here.
-    pub(super) fn runs_here(&self) -> bool {
+    /// Whether its programs run here without an emulator.
+    pub(super) fn is_here(&self) -> bool {
         self.arch == std::env::consts::ARCH
     }
+
+    /// A program of this platform as a command: itself, or in an emulator of its processor.
+    /// `None`: it does not run here, which is printed.
+    pub(super) fn command(&self, program: &Path) -> Option<Command> {
+        if self.is_here() {
+            return Some(Command::new(program));
+        }
+        let emulator = format!("qemu-{}", self.arch);
+        if Command::new(&emulator).arg("--version").output().is_err() {
+            println!("not run: {}: there is no {emulator}", program.display());
+            return None;
+        }
+        let mut command = Command::new(emulator);
+        // Where Debian installs the C library of another processor.
+        let libraries = format!("/usr/{}-linux-gnu", self.arch);
+        command.arg("-L").arg(libraries).arg(program);
+        Some(command)
+    }
+}
+
+/// An error if the compiler cannot build for a target.
+fn expect_target(triple: &str) -> Result<()> {
+    let listed = Command::new("rustup")
+        .args(["target", "list", "--installed"])
+        .output();
+    if listed.is_ok_and(|it| !String::from_utf8_lossy(&it.stdout).contains(triple)) {
+        bail!("the compiler has no target {triple}; install it with: rustup target add {triple}");
+    }
+    Ok(())
 }
 
 /// The results of a build.
 pub(super) struct BuildResults {
     /// The program.
     pub program: PathBuf,
+    /// The program that needs no library of the system, if it was wanted.
+    pub standalone: Option<PathBuf>,
     /// The module of the Python package.
     module: PathBuf,
     /// The C library as a shared object.
@@ -108,17 +139,17 @@ impl Tools {
         command.current_dir(repository());
     }
 
-    /// Cargo for a platform.
-    fn cargo(&self, platform: &Platform) -> Command {
+    /// Cargo for a target.
+    fn cargo(&self, with: &str, target: &str, profile: &str) -> Command {
         let mut command = cargo();
         self.set_path(&mut command);
-        if platform.is_native {
-            command.args(["build", "--target", &platform.triple]);
-        } else {
-            let old = format!("{}.{GLIBC}", platform.triple);
-            command.args(["zigbuild", "--target", &old]);
-        }
-        command.args(["--locked", "--quiet"]);
+        command.args([with, "--target", target]);
+        command.args(["--locked", "--quiet", "--profile", profile]);
+        let set = |key: &str| format!("CARGO_PROFILE_{}_{key}", profile.to_uppercase());
+        command.env(set("STRIP"), "symbols");
+        command.env(set("INCREMENTAL"), "false");
+        // Python loads the module, and a panic becomes an exception there.
+        command.env(set("PANIC"), "unwind");
         command
     }
 }
@@ -131,8 +162,9 @@ pub(super) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds everything by one call of Cargo, so that nothing is compiled twice: optimized, or quickly
-/// for trials. The C library is left out where only the wheel is wanted.
+/// Builds optimized, or quickly for trials. One call of Cargo builds all that uses the system's C
+/// library, so that nothing is compiled twice. Of a wheel alone there is neither the C library nor
+/// the static program.
 pub(super) fn build(
     tools: &Tools,
     platform: &Platform,
@@ -140,24 +172,58 @@ pub(super) fn build(
     only_package: bool,
 ) -> Result<BuildResults> {
     let profile = if is_quick { "release" } else { "library" };
-    let mut command = tools.cargo(platform);
-    command.args(["--profile", profile, "-p", "topo", "-p", "python"]);
+    let old = format!("{}.{GLIBC}", platform.triple);
+    let mut command = match platform.is_native {
+        true => tools.cargo("build", &platform.triple, profile),
+        false => tools.cargo("zigbuild", &old, profile),
+    };
+    command.args(["-p", "topo", "-p", "python"]);
     if !only_package {
         command.args(["-p", "capi"]);
     }
-    let set = |key: &str| format!("CARGO_PROFILE_{}_{key}", profile.to_uppercase());
-    command.env(set("STRIP"), "symbols");
-    command.env(set("INCREMENTAL"), "false");
-    // Python loads the module, and a panic becomes an exception there.
-    command.env(set("PANIC"), "unwind");
     run(&mut command)?;
-    let file = |name| target().join(&platform.triple).join(profile).join(name);
+    let mut standalone = None;
+    if platform.is_native {
+        println!("not made: the static program, which zig links");
+    } else if !only_package {
+        let triple = format!("{}-unknown-linux-musl", platform.arch);
+        expect_target(&triple)?;
+        run(tools
+            .cargo("zigbuild", &triple, profile)
+            .args(["-p", "topo"]))?;
+        standalone = Some(target().join(triple).join(profile).join("topo"));
+    }
+    let folder = target().join(&platform.triple).join(profile);
     Ok(BuildResults {
-        program: file("topo"),
-        module: file("lib_native.so"),
-        shared: file("libtopo_c.so"),
-        archived: file("libtopo_c.a"),
+        program: folder.join("topo"),
+        standalone,
+        module: folder.join("lib_native.so"),
+        shared: folder.join("libtopo_c.so"),
+        archived: folder.join("libtopo_c.a"),
     })
+}
+
+/// Completions and manual pages, which the program itself writes.
+pub(super) fn pages(platform: &Platform, built: &BuildResults, prefix: &Path) -> Result<()> {
+    let writer = built.standalone.as_ref().unwrap_or(&built.program);
+    let generate = |what: &str| {
+        let mut command = platform.command(writer)?;
+        command.args(["gen", what]);
+        Some(command)
+    };
+    for (shell, place) in COMPLETIONS {
+        let Some(mut command) = generate("completions") else {
+            println!("not made: completions and manual pages");
+            return Ok(());
+        };
+        let written = command.arg(shell).output()?;
+        let place = prefix.join(place);
+        fs::create_dir_all(place.parent().unwrap_or(prefix))?;
+        fs::write(place, written.stdout)?;
+    }
+    let manual = prefix.join("share/man/man1");
+    fs::create_dir_all(&manual)?;
+    generate("man").map_or(Ok(()), |mut it| run(it.arg(&manual).stdout(Stdio::null())))
 }
 
 /// Packs the wheel, with the program in it.
@@ -204,6 +270,7 @@ pub(super) fn package(
     put(&built.module, "toporing/_native.abi3.so")?;
     let data = format!("toporing-{}.data", env!("CARGO_PKG_VERSION"));
     put(&built.program, &format!("{data}/scripts/topo"))?;
+    pages(platform, built, &unpacked.join(data).join("data"))?;
     let mut pack = tools.command("wheel");
     pack.arg("pack").arg(&unpacked).arg("--dest-dir");
     run(pack.arg(&folder).stdout(Stdio::null()))?;

@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let bytes = fs::metadata(file)?.len();
         println!("{:>9.3} MB  {}", bytes as f64 / 1e6, file.display());
     }
-    let mut problems = check::all(&tools, &platform, &built.program, &package)?;
+    let mut problems = check::all(&tools, &platform, &built.program, &made)?;
     let bytes = fs::metadata(&package)?.len();
     if bytes > MOST_WHEEL_BYTES && !arguments.quick {
         problems.push(format!(

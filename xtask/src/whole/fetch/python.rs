@@ -1,4 +1,4 @@
-//! Packages of PyPI in virtual environments, for the tests of the Python package.
+//! Packages of PyPI in virtual environments, and of npm, for tests.
 
 use std::fs;
 use std::path::Path;
@@ -53,21 +53,21 @@ pub(super) fn fetch_packages(name: &str, packages: &[&str]) -> Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Installs the inspector of the Model Context Protocol in `target/inspector`: all of it, or none.
+/// Installs a package of npm in a folder of `target`: all of it, or none.
 ///
 /// # Errors
 /// There is no Node.js, or npm fails.
-pub(super) fn fetch_inspector() -> Result<ExitCode> {
-    let place = target().join("inspector");
+pub(super) fn fetch_npm(name: &str, package: &str) -> Result<ExitCode> {
+    let place = target().join(name);
     if !place.exists() {
         let beside = place.with_extension("new");
         let _ = fs::remove_dir_all(&beside);
         let mut npm = Command::new("npm");
         npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
-        run(npm.arg(&beside).arg("@modelcontextprotocol/inspector"))?;
+        run(npm.arg(&beside).arg(package))?;
         fs::rename(&beside, &place)?;
     }
-    println!("inspector: {}", place.display());
+    println!("{name}: {}", place.display());
     Ok(ExitCode::SUCCESS)
 }
 
