@@ -21,13 +21,16 @@ use crate::job::{JobSpec, Machine};
 use crate::measured::{MeasuredLinks, OnMeasured};
 use crate::report::Report;
 use crate::results::read::read;
-use crate::results::{Against, Notes, ResultsQuestion, ResultsReport, results};
+use crate::results::{Against, Notes, ReadTable, ResultsQuestion, ResultsReport, results};
 #[cfg(feature = "arguments")]
 use crate::values::within;
 use crate::{Args, JsonSchema};
 
 /// The part that measures links.
 pub const LINKS: &str = "links";
+
+/// What PyTorch's program says of wrong elements.
+pub const WRONG: &str = " wrong elements of ";
 
 /// The collectives of an acceptance run.
 pub const COLLECTIVES: [Collective; 3] = [
@@ -59,9 +62,12 @@ pub struct ProgramRun {
     pub command: String,
     /// Why it measured nothing; null if it ended well.
     pub failure: Option<String>,
-    /// What it printed.
+    /// What it printed to standard output.
     #[serde(skip)]
     pub out: String,
+    /// What it printed to standard error.
+    #[serde(skip)]
+    pub errors: String,
 }
 
 /// What is known before anything is measured.
@@ -81,6 +87,8 @@ pub struct AcceptedMachine<'a> {
     pub doctor: DoctorReport,
     /// NCCL's settings in the environment.
     pub settings: &'a Settings,
+    /// The collectives are another host's to judge.
+    pub collectives_elsewhere: bool,
 }
 
 /// The report.
@@ -111,6 +119,14 @@ pub struct AcceptanceReport {
     machine: Page,
 }
 
+impl ProgramRun {
+    /// The tables that it printed.
+    pub fn tables(&self) -> Vec<ReadTable> {
+        let read = read(&self.command, &self.out, &mut Timed::default());
+        read.map_or(Vec::new(), |it| it.tables)
+    }
+}
+
 impl AcceptanceReport {
     /// Judges what programs printed.
     pub fn of(known: AcceptedMachine<'_>, programs: Vec<ProgramRun>) -> Self {
@@ -118,24 +134,30 @@ impl AcceptanceReport {
         for it in &programs {
             if let Some(why) = &it.failure {
                 let check = Check::new(&it.part, &it.command, Maturity::Measured);
-                checks.push(check.unknown(format!("{}: {why}", it.command)));
+                checks.push(match why.contains(WRONG) {
+                    true => check.judged(false, why),
+                    false => check.unknown(format!("{}: {why}", it.command)),
+                });
             }
         }
         let machine = Machine::new(&*known.host, known.document);
-        let measured = |part: &str, what: Result<(), String>| {
-            let check = Check::new(part, "what was measured", Maturity::Measured);
-            what.err().map(|why| check.unknown(why))
-        };
+        let check = |part: &str| Check::new(part, "what was measured", Maturity::Measured);
+        let measures = programs.iter().any(|it| it.part != LINKS);
+        if known.collectives_elsewhere {
+            checks.push(check("collectives").skipped("the first host judges them"));
+        } else if !measures {
+            checks.push(check("collectives").unknown("no GPU measured a collective"));
+        }
         let results = of_collectives(&machine, &programs);
         let links = of_links(machine, known.settings, &programs);
-        checks.extend(measured(
-            "collectives",
-            results.as_ref().map(drop).map_err(Clone::clone),
-        ));
-        checks.extend(measured(
-            LINKS,
-            links.as_ref().map(drop).map_err(Clone::clone),
-        ));
+        let reasons = [
+            ("collectives", results.as_ref().err()),
+            (LINKS, links.as_ref().err()),
+        ];
+        let unknown = reasons
+            .into_iter()
+            .filter_map(|(part, why)| Some(check(part).unknown(why?)));
+        checks.extend(unknown);
         let (results, links) = (results.ok().flatten(), links.ok().flatten());
         checks.extend(results.iter().flat_map(|it| it.checks.iter().cloned()));
         checks.extend(links.iter().flat_map(|it| it.checks.iter().cloned()));
@@ -211,23 +233,13 @@ fn of_collectives(
     machine: &Machine,
     programs: &[ProgramRun],
 ) -> Result<Option<ResultsReport>, String> {
+    let ended = |it: &&ProgramRun| it.part != LINKS && it.failure.is_none();
     let mut tables = Vec::new();
-    for it in programs
-        .iter()
-        .filter(|it| it.part != LINKS && it.failure.is_none())
-    {
-        let read = read(&it.command, &it.out, &mut Timed::default());
-        let read = read.map_err(|why| why.to_string())?;
-        if read.tables.is_empty() {
-            return Err(format!("{}: it printed no table", it.command));
-        }
-        tables.extend(read.tables);
+    for it in programs.iter().filter(ended) {
+        tables.extend(it.tables());
     }
     if tables.is_empty() {
-        return match programs.iter().any(|it| it.part != LINKS) {
-            true => Ok(None),
-            false => Err("no GPU measured a collective".to_owned()),
-        };
+        return Ok(None);
     }
     let question = ResultsQuestion {
         against: Against::Machine(Box::new(JobSpec::of(machine.clone()))),

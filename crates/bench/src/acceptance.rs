@@ -60,6 +60,7 @@ pub fn measure(
             command: format!("torch.distributed on {gpus} GPUs"),
             failure: printed.as_ref().err().map(|why| format!("{why:#}")),
             out: printed.unwrap_or_default(),
+            errors: String::new(),
         })?;
     }
     for collective in COLLECTIVES {
@@ -130,9 +131,13 @@ fn run(part: &str, program: &Path, arguments: &[&str], deadline: Duration) -> Pr
         command: format!("{} {}", name.to_string_lossy(), arguments.join(" ")),
         failure: None,
         out: String::new(),
+        errors: String::new(),
     };
     let mut command = Command::new(program);
-    command.args(arguments);
+    // NVML, by which the machine is read, numbers GPUs so.
+    command
+        .args(arguments)
+        .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     let running = match RunningProgram::leader(command) {
         Ok(running) => running,
         Err(why) => {
@@ -142,10 +147,23 @@ fn run(part: &str, program: &Path, arguments: &[&str], deadline: Duration) -> Pr
     };
     match running.end_by(Instant::now() + deadline) {
         ProgramEnd::InTime(ended) => {
-            // nccl-tests and topo run end with 1 where elements are wrong, and print their table.
-            let is_failure = !ended.status.success() && ended.out.trim().is_empty();
-            ran.failure = is_failure.then(|| ended.last_words().to_owned());
-            ran.out = ended.out;
+            let last_words = ended.last_words().to_owned();
+            (ran.out, ran.errors) = (ended.out, ended.errors);
+            // nccl-tests and topo run end with 1 where elements are wrong, behind their table.
+            let is_table = part == LINKS || !ran.tables().is_empty();
+            let is_right = match ended.status.code() {
+                Some(0) => is_table,
+                Some(1) => is_table && part != LINKS,
+                _ => false,
+            };
+            // nccl-tests print what failed to standard output.
+            let mut lines = ran.out.lines().rev();
+            let last_line = lines.find(|it| !it.trim().is_empty());
+            let why = match (ran.errors.trim().is_empty(), last_line) {
+                (true, Some(line)) => line.trim().to_owned(),
+                _ => last_words,
+            };
+            ran.failure = (!is_right).then_some(why);
         }
         ProgramEnd::Killed(out) => {
             ran.failure = Some(format!("it did not end within {} s", deadline.as_secs()));

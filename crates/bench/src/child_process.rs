@@ -35,7 +35,8 @@ pub struct ProgramOutput {
     pub status: ExitStatus,
     /// What it printed.
     pub out: String,
-    errors: String,
+    /// What it printed to standard error.
+    pub errors: String,
 }
 
 impl ProgramOutput {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use answers::doctor::{CheckedMachine, DoctorReport, doctor};
+use answers::doctor::{CheckedMachine, doctor};
 use answers::report;
 use anyhow::{Context, Error, Result, bail};
 
@@ -73,14 +73,14 @@ fn check_all(
     Ok(checked)
 }
 
-/// Adds what DCGM says of a machine.
-pub(crate) fn add_dcgm(answer: &mut DoctorReport, files: &[PathBuf]) -> Result<()> {
-    for file in files {
+/// Reads what DCGM printed, with the names of its files.
+pub(crate) fn read_dcgm(files: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>> {
+    let read = |file: &PathBuf| {
         let name = file.display().to_string();
         let bytes = files::read(file, MOST_DCGM).with_context(|| format!("cannot read {name}"))?;
-        answer.add_dcgm(&name, &bytes).map_err(Error::msg)?;
-    }
-    Ok(())
+        Ok((name, bytes))
+    };
+    files.iter().map(read).collect()
 }
 
 pub(crate) fn run(
@@ -89,6 +89,9 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<()> {
     arguments.outputs.refuse_overwriting(&arguments.files)?;
+    if arguments.files.len() > 1 && !arguments.dcgm.is_empty() {
+        bail!("--dcgm is about one machine; expected one file, or none for this machine");
+    }
     let checked = check_all(arguments, environment, output)?;
     let of_amd = |machine: &&CheckedMachine| {
         let document = machine.content.as_ref();
@@ -108,7 +111,9 @@ pub(crate) fn run(
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let mut answer = doctor(&checked, &settings)?;
-    add_dcgm(&mut answer, &arguments.dcgm)?;
+    for (name, bytes) in read_dcgm(&arguments.dcgm)? {
+        answer.add_dcgm(&name, &bytes).map_err(Error::msg)?;
+    }
     arguments
         .outputs
         .judge("topo doctor", &answer.checks, output)?;

@@ -92,10 +92,15 @@ fn fields(all: &[Field]) -> String {
 
 /// Text in which nothing is markup.
 fn escaped(text: &str) -> String {
+    let text = text.trim();
     let mut plain = String::with_capacity(text.len());
-    for letter in text.trim().chars() {
+    // A list begins so.
+    if text.starts_with(['-', '+']) {
+        plain.push('\\');
+    }
+    for letter in text.chars() {
         match letter {
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' => {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '&' | '~' => {
                 plain.extend(['\\', letter])
             }
             '\n' | '\r' => plain.push(' '),

@@ -39,7 +39,7 @@ const SCRIPTS: [&str; 8] = [
 ];
 
 /// Most bytes of the page.
-const MOST_BYTES: usize = 1_900_000;
+const MOST_BYTES: usize = 1_950_000;
 
 /// The best level of zstd.
 const LEVEL: i32 = 22;
@@ -60,16 +60,22 @@ pub(crate) fn run() -> Result<ExitCode> {
              {source}"
         );
     }
-    let built = cargo()
-        .args(["build", "--quiet", "--locked", "-p", "web", "--lib"])
-        .args(["--example", "unpack", "--profile", "web"])
-        .args(["--target", TARGET])
-        .args(STANDARD_LIBRARY)
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", FLAGS)
-        .status()
-        .context("cannot start cargo")?;
-    ensure!(built.success(), "the planner did not build for {TARGET}");
+    // As a library of Rust, too, it would be linked without optimization across crates.
+    for part in [
+        &["rustc", "--lib", "--crate-type", "cdylib"][..],
+        &["build", "--example", "unpack"],
+    ] {
+        let built = cargo()
+            .args(part)
+            .args(["--quiet", "--locked", "-p", "web", "--profile", "web"])
+            .args(["--target", TARGET])
+            .args(STANDARD_LIBRARY)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", FLAGS)
+            .status()
+            .context("cannot start cargo")?;
+        ensure!(built.success(), "the planner did not build for {TARGET}");
+    }
     let code = |name: &str| {
         let path = target().join(TARGET).join("web").join(name);
         fs::read(&path).with_context(|| path.display().to_string())

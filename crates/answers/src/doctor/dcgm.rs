@@ -1,7 +1,7 @@
 //! Checks of what DCGM tests and watches.
 
 use findings::{Check, Maturity, check};
-use records::outputs::{MOST_BYTES, Test, Verdict, dcgm_tests};
+use records::outputs::{MOST_BYTES, MOST_TESTS, Test, Verdict, dcgm_tests};
 
 use super::DoctorReport;
 
@@ -18,6 +18,11 @@ impl DoctorReport {
             ));
         }
         let tests = dcgm_tests(bytes);
+        if tests.len() >= MOST_TESTS {
+            return Err(format!(
+                "{file}: {MOST_TESTS} tests of DCGM or more; expected fewer"
+            ));
+        }
         if tests.is_empty() {
             return Err(format!(
                 "{file}: no test of DCGM; expected what `dcgmi diag`, `dcgmi diag -j` or `dcgmi health -c` printed"
@@ -45,12 +50,15 @@ fn of_test(test: &Test, file: &str) -> Check {
         .collect();
     let id = words.split_whitespace().collect::<Vec<_>>().join("-");
     let what = format!("DCGM's test {} in {file}", test.name);
-    let check = Check::new(format!("dcgm-{id}"), what, Maturity::Measured)
-        .expects("a pass", "dcgmi diag -r 2");
+    let proof = match test.name.ends_with("(health)") {
+        true => "dcgmi health -c",
+        false => "dcgmi diag",
+    };
+    let check = Check::new(format!("dcgm-{id}"), what, Maturity::Measured).expects("a pass", proof);
     let gpus = test.gpus.iter().map(|it| format!(" on GPU {it}"));
     let mut seen: String = gpus.collect::<Vec<_>>().join(",");
     if !test.why.is_empty() {
-        seen += &format!(": {}", test.why);
+        seen += &format!(": {}", test.why.trim_end_matches('.'));
     }
     match test.verdict {
         Verdict::Passed => check,

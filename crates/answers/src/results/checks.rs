@@ -94,7 +94,7 @@ impl ComparedTable {
         let of_job = self.collective.filter(|_| self.timing.is_some());
         match (&self.program, of_job.and_then(program_name::of_collective)) {
             (Some(program), _) => program.clone(),
-            (None, Some(test)) => format!("{test} on these hosts alone, with"),
+            (None, Some(test)) => test,
             (None, None) => "the same program".to_owned(),
         }
     }
@@ -107,7 +107,11 @@ impl ComparedTable {
         };
         let before = checks.len();
         let found = self.shortfalls.iter().filter(|it| it.kind == kind);
-        checks.extend(found.map(|it| new().judged(false, &it.text)));
+        checks.extend(found.map(|it| match self.timing {
+            None => new().judged(false, &it.text),
+            // What slows a job may be the job.
+            Some(_) => new().unknown(&it.text),
+        }));
         if checks.len() > before {
             return;
         }
@@ -162,7 +166,11 @@ impl ComparedTable {
         let (size, bytes) = (short(row.bytes), row.bytes);
         let id = format!("{collective}-{size}");
         let mut check = Check::new(id, format!("{size}: {}", self.place()), Maturity::Measured);
-        check.proof = format!("{} -b {bytes} -e {bytes}", self.program());
+        let alone = match self.timing {
+            Some(_) => " on these hosts alone",
+            None => "",
+        };
+        check.proof = format!("{} -b {bytes} -e {bytes}{alone}", self.program());
         if let (Some(floor), Some(expected)) = (row.floor_gbps, row.expected_gbps) {
             let like = row
                 .like

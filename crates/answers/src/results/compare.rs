@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::jobs::{Jobs, PricedJob};
 use super::likely::{Miss, PlantedFaults};
 use super::read::LoggedChoices;
-use super::timing::InJob;
+use super::timing;
 use crate::JsonSchema;
 use crate::expect::situation::situation;
 use crate::report::as_text;
@@ -128,10 +128,11 @@ pub(super) fn compare(
     };
     let shortfalls = match &table.timing {
         None => shortfalls,
-        Some(timing) => {
-            notes.push(timing.note(ranks.unwrap_or(0)));
-            let below = shortfalls.into_iter();
-            below.map(|it| timing.tell(it, &table, &rows)).collect()
+        Some(of_job) => {
+            notes.push(timing::note(of_job, ranks.unwrap_or(0)));
+            let all = shortfalls.into_iter();
+            all.map(|it| timing::with_place(of_job, it, &table, &rows))
+                .collect()
         }
     };
     let limit = bound.map(|it| it.limit.summary());

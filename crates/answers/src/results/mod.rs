@@ -179,7 +179,8 @@ fn compare_all(
         }
         let mut notes = Vec::new();
         let at = match jobs.of(&read, question, &mut notes) {
-            Err(why) if question.tolerates => {
+            // A job has communicators of parts of it.
+            Err(why) if question.tolerates || read.table.timing.is_some() => {
                 notes.push(format!("not predicted: {why}"));
                 None
             }

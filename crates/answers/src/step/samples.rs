@@ -45,7 +45,11 @@ impl Pricing<'_> {
                 Some(_) => spread(places, ranks, table.host_count().unwrap_or(1)),
             };
             if its.len() < ranks as usize {
-                continue;
+                return Err(StepError::MeasuredRanks {
+                    file: table.file.clone(),
+                    measured: ranks,
+                    cluster: places.ranks(),
+                });
             }
             let shape = shapes::shape(&its, self.domain_hosts());
             let at = self.planner.plan("measured", &shape)?;

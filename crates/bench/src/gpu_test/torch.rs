@@ -4,11 +4,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use answers::acceptance::COLLECTIVES;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use program::Collective;
 use serde::Deserialize;
 
-use crate::child_process;
+use crate::child_process::{self, RunningProgram};
 use crate::gpu_test::one_gpu;
 use crate::gpu_test::page::Page;
 use crate::gpu_test::report::{Figure, Outcome};
@@ -140,8 +140,12 @@ fn times(gpus: u32, end: u64, deadline: Duration) -> Result<TorchOutput> {
     let file = script().context("cannot write a program for PyTorch")?;
     let sizes: Vec<String> = one_gpu::lengths(end).map(|it| it.to_string()).collect();
     let path = file.path().to_string_lossy();
-    let command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
-    child_process::json(command, deadline)
+    let mut command = python(&[&path, &gpus.to_string(), &sizes.join(",")]);
+    command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    // Its ranks end with it.
+    let ended = RunningProgram::leader(command)?.wait(deadline)?;
+    ensure!(ended.status.success(), "{}", ended.last_words());
+    serde_json::from_str(&ended.out).context("PyTorch's program printed something else")
 }
 
 /// The same as tables.

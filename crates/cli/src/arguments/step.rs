@@ -89,8 +89,9 @@ pub(crate) struct StepArguments {
     /// topology.yaml, or the output of ibnetdiscover
     #[arg(long, value_name = "FILE")]
     pub fabric: Option<PathBuf>,
-    /// Correct predicted times by measurements of the cluster: tables of nccl-tests, traces of
-    /// PyTorch's profiler, or a profile that `topo expect --results --fit` wrote
+    /// Correct predicted times by measurements of the cluster: tables of nccl-tests, files of all
+    /// ranks of NCCL's Inspector, traces of PyTorch's profiler, or a profile that `topo expect
+    /// --results --fit` wrote
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub measured: Vec<PathBuf>,
     /// Another cluster of equal hosts for the same step, in one table: a topology file or a known

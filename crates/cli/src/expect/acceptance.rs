@@ -9,7 +9,7 @@ use answers::acceptance::{
 use answers::doctor::{CheckedMachine, doctor};
 use answers::job_options::Variables;
 use answers::{Machine, report};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use bench::acceptance::measure;
 use findings::check::junit;
 use pages::draw::plans::{self, PictureFormat};
@@ -26,12 +26,20 @@ use crate::progress::Progress;
 use crate::render::machine;
 use crate::run::launched_rank;
 
+/// Variables with the number of a rank on its host: of Open MPI, Slurm, torchrun, MPICH.
+const LOCAL_RANKS: [&str; 4] = [
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+    "LOCAL_RANK",
+    "MPI_LOCALRANKID",
+];
+
 /// This process among those that a launcher started.
 struct Place {
     is_launched: bool,
     /// It is the first one of its host: it reads the host, and measures its links.
     is_first: bool,
-    /// It is the first one of all: programs print their tables there.
+    /// It is the first one of all, where programs print their tables.
     tells: bool,
     host: String,
     /// The folder of the report.
@@ -40,18 +48,21 @@ struct Place {
 
 impl Place {
     fn of(arguments: &AcceptanceArguments, environment: &Environment) -> Result<Self> {
-        let launched = launched_rank(environment)?;
+        // A job of one rank measures all GPUs.
+        let launched = launched_rank(environment)?.filter(|it| it.world > 1);
         let host = net::Host::this(None).name;
-        // Ranks are placed host by host.
-        let is_first_of = |ranks: u32| {
-            let mut rank = launched.iter().map(|it| it.rank);
-            rank.all(|rank| rank.is_multiple_of(ranks.max(1)))
+        let mut of_host = LOCAL_RANKS
+            .iter()
+            .filter_map(|it| environment.launcher.get(*it));
+        let is_first = match (&launched, of_host.next()) {
+            (None, _) => true,
+            (Some(_), Some(rank)) => rank.trim() == "0",
+            (Some(_), None) => bail!(
+                "no variable of the launcher says which rank of this host this is; expected one of {}",
+                LOCAL_RANKS.join(", ")
+            ),
         };
-        let of_host = launched.as_ref().and_then(|it| it.local);
-        let (is_first, tells) = (
-            is_first_of(of_host.unwrap_or(u32::MAX)),
-            is_first_of(u32::MAX),
-        );
+        let tells = launched.as_ref().is_none_or(|it| it.rank == 0);
         let folder = arguments.output.as_ref().map(|it| match &launched {
             None => it.clone(),
             Some(_) => it.join(files::printable(&host).replace('/', "_")),
@@ -79,7 +90,16 @@ impl Place {
         let show = |part: &str| progress.set(format!("measuring: {part}"));
         // What was measured stays if the rest is interrupted.
         let mut keep = |run: &ProgramRun| match &self.folder {
-            Some(folder) => write(&folder.join(format!("{}.txt", run.part)), &run.out),
+            Some(folder) => {
+                write(&folder.join(format!("{}.txt", run.part)), &run.out)?;
+                match run.errors.is_empty() {
+                    true => Ok(()),
+                    false => write(
+                        &folder.join(format!("{}.errors.txt", run.part)),
+                        &run.errors,
+                    ),
+                }
+            }
             None => Ok(()),
         };
         let is_launched = self.is_launched;
@@ -104,6 +124,7 @@ pub(crate) fn run(
             recording.display()
         );
     }
+    let dcgm = crate::doctor::read_dcgm(&arguments.dcgm)?;
     let place = Place::of(arguments, environment)?;
     let progress = Progress::new(environment, "reading this machine");
     let selection = SelectionArguments::default();
@@ -124,7 +145,9 @@ pub(crate) fn run(
         findings: probe.findings,
     };
     let mut faults = doctor(&[checked], &settings)?;
-    crate::doctor::add_dcgm(&mut faults, &arguments.dcgm)?;
+    dcgm.iter()
+        .try_for_each(|(name, bytes)| faults.add_dcgm(name, bytes))
+        .map_err(Error::msg)?;
     let known = AcceptedMachine {
         host: place.host,
         topo: env!("CARGO_PKG_VERSION"),
@@ -133,16 +156,17 @@ pub(crate) fn run(
         page,
         doctor: faults,
         settings: &settings,
+        collectives_elsewhere: !place.tells,
     };
     let answer = AcceptanceReport::of(known, programs);
     drop(progress);
-    arguments
-        .outputs
-        .judge("topo expect --run", &answer.checks, output)?;
     if let Some(folder) = &place.folder {
         let machine = Machine::new(&*answer.host, document);
         save(&answer, &machine, &settings, folder)?;
     }
+    arguments
+        .outputs
+        .judge("topo expect --run", &answer.checks, output)?;
     output.text = match arguments.form.format() {
         TextOrJson::Text => answer.page().text(environment.look()),
         TextOrJson::Json => report::json(&answer)?,

@@ -83,8 +83,7 @@ fn run(programs: &[(&str, String)], options: &[&str], variables: &[(&str, &str)]
         .arg("-o")
         .arg(phantom.path("out"))
         .args(options);
-    let path = std::env::var("PATH").unwrap();
-    command.env("PATH", format!("{}:{path}", tools.display()));
+    command.env("PATH", format!("{}:/usr/bin:/bin", tools.display()));
     command.envs(variables.iter().copied());
     let ended = command.output().unwrap();
     Node {
@@ -99,8 +98,6 @@ impl Node {
     /// Checks that fail or are unknown, but not those that only root can make.
     fn open(&self) -> Vec<(&str, &str)> {
         let checks = self.report["checks"].as_array().unwrap().iter();
-        let word = |it: &'_ Value| it["verdict"].as_str().map(str::len);
-        let checks = checks.filter(|it| word(it).is_some());
         checks
             .map(|it| (it["id"].as_str().unwrap(), it["verdict"].as_str().unwrap()))
             .filter(|it| ["fail", "unknown"].contains(&it.1) && it.0 != "T006")
@@ -163,9 +160,11 @@ fn a_slow_collective_or_link_fails() {
 fn what_cannot_be_measured_is_unknown() {
     let mut programs = good(ALL_REDUCE, 394.0);
     programs[0].1 = "sleep 1000".to_owned();
-    programs[1].1 = "echo 'node1: Test NCCL failure common.cu:1002' >&2; exit 3".to_owned();
+    programs[1].1 =
+        "echo '# nThread 1 nGpus 8'; echo 'node1: Test NCCL failure common.cu:1002'; exit 3"
+            .to_owned();
     programs[3].1 = "exit 0".to_owned();
-    let node = run(&programs, &["--timeout", "4"], &[]);
+    let node = run(&programs, &["--timeout", "15"], &[]);
     assert_eq!(node.status, 3, "{}", node.errors);
     let unknown = |id| (id, "unknown");
     assert_eq!(
@@ -174,7 +173,7 @@ fn what_cannot_be_measured_is_unknown() {
     );
     let text = node.report.to_string();
     assert!(
-        text.contains("did not end within 4 s") && text.contains("common.cu:1002"),
+        text.contains("did not end within 15 s") && text.contains("common.cu:1002"),
         "{text}"
     );
     let nowhere = node.phantom.path("nowhere").display().to_string();
@@ -207,23 +206,21 @@ fn this_program_measures_where_no_other_is_there() {
 /// Of the ranks that a launcher started, the first of all tells of collectives, with a GPU each.
 #[test]
 fn ranks_of_a_launcher_measure_together() {
-    let table = nccl_tests("all_reduce_perf", ALL_REDUCE);
     let checked = |text: &str| format!("[ \"$7 $8\" = '-g 1' ] || exit 9\n{text}");
     let programs = good(ALL_REDUCE, 394.0).map(|(name, text)| match name {
         "nvbandwidth" => (name, text),
         _ => (name, checked(&text)),
     });
-    let ranks = |rank| {
+    let ranks = |rank, local| {
         [
             ("OMPI_COMM_WORLD_RANK", rank),
             ("OMPI_COMM_WORLD_SIZE", "8"),
-            ("OMPI_COMM_WORLD_LOCAL_SIZE", "8"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", local),
         ]
     };
-    let first = run(&programs, &[], &ranks("0"));
+    let first = run(&programs, &[], &ranks("0", "0"));
     assert_eq!(first.open(), [], "{}", first.errors);
-    assert!(table.contains("440.50"));
-    let other = run(&programs, &[], &ranks("5"));
+    let other = run(&programs, &[], &ranks("5", "5"));
     assert_eq!(
         (other.status, &other.report),
         (0, &Value::Null),
@@ -231,4 +228,8 @@ fn ranks_of_a_launcher_measure_together() {
         other.errors
     );
     assert!(!other.phantom.path("out").exists());
+    // The first rank of the second host reads and judges it, and its links.
+    let second = run(&programs, &[], &ranks("6", "0"));
+    assert_eq!(second.open(), [], "{}", second.errors);
+    assert_eq!(second.report["results"], Value::Null);
 }

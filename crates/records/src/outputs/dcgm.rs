@@ -8,7 +8,7 @@ use crate::evidence::bounded::{Few, Short};
 pub const MOST_BYTES: usize = 4 << 20;
 
 /// Most tests that are kept.
-const MOST_TESTS: usize = 256;
+pub const MOST_TESTS: usize = 1 << 12;
 
 /// What a test found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,10 +28,10 @@ impl Verdict {
     fn read(text: &str) -> Option<Self> {
         let word = text.split([' ', '-']).next()?;
         Some(match word.to_ascii_lowercase().as_str() {
-            "pass" | "healthy" => Self::Passed,
-            "fail" | "failure" => Self::Failed,
+            "pass" | "passed" | "healthy" => Self::Passed,
+            "fail" | "failed" | "failure" | "error" => Self::Failed,
             "warn" | "warning" => Self::Warned,
-            "skip" => Self::Skipped,
+            "skip" | "skipped" | "not" | "notrun" => Self::Skipped,
             _ => return None,
         })
     }
@@ -168,8 +168,10 @@ pub fn json(bytes: &[u8]) -> serde_json::Result<Vec<Test>> {
             gpus: Vec::new(),
             why: String::new(),
         };
-        for result in it.results.0 {
-            let verdict = Verdict::read(&result.status.0).unwrap_or(Verdict::Skipped);
+        // The summary is about all devices together.
+        for result in it.results.0.into_iter().chain(it.test_summary) {
+            // What no version is known to say is no pass.
+            let verdict = Verdict::read(&result.status.0).unwrap_or(Verdict::Warned);
             test.verdict = test.verdict.max(verdict);
             if verdict >= Verdict::Warned {
                 let gpu = result.gpu.or(result.entity);
@@ -207,6 +209,8 @@ struct RawTest {
     name: Short,
     #[serde(default)]
     results: Few<RawResult, 1024>,
+    #[serde(default)]
+    test_summary: Option<RawResult>,
 }
 
 #[derive(Deserialize)]

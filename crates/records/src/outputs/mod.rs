@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use findings::facts::counters;
 
 use crate::text::{MOST, has, trim_start};
-pub use dcgm::{MOST_BYTES, Test, Verdict, json, read as dcgm_tests};
+pub use dcgm::{MOST_BYTES, MOST_TESTS, Test, Verdict, json, read as dcgm_tests};
 pub use prometheus::Metric;
 
 /// What such commands say.

@@ -92,6 +92,7 @@ impl Collector {
         self.only_in_place = false;
         (self.part, self.renamed) = (Part::Command, None);
         self.line = 0;
+        self.timed.begin();
         self.results.files.push(file.to_owned());
     }
 
@@ -163,7 +164,7 @@ impl Collector {
 
     /// What Inspector timed so far.
     pub fn take_timed(&mut self) -> Timed {
-        self.results.is_full |= self.timed.is_full;
+        self.results.is_full |= self.timed.is_full();
         std::mem::take(&mut self.timed)
     }
 

@@ -12,32 +12,40 @@ use crate::evidence::inspector::{self, Ended};
 use crate::results::program_name;
 use crate::results::values::{Call, Damage, Figures, Row, Table, Timing, Tool, agrees};
 
-/// Most sizes and ranks of all communicators together, and calls of a size, that are kept.
-const MOST_SIZES: usize = 1 << 10;
+/// Most communicators, sizes of one, ranks of all, calls of a size, and calls of all.
+const MOST_GROUPS: usize = 1 << 10;
+const MOST_SIZES: usize = 1 << 6;
 const MOST_RANKS: usize = 1 << 18;
-const MOST_CALLS: usize = 1 << 8;
+const MOST_OF_SIZE: usize = 1 << 8;
+const MOST_CALLS: usize = 1 << 18;
+
+/// Collectives in which each rank waits for all others.
+const ALIKE: [Collective; 3] = [
+    Collective::AllReduce,
+    Collective::AllGather,
+    Collective::ReduceScatter,
+];
 
 /// Longest object that is written over several lines, bytes.
 const MOST_BYTES: usize = 16 << 10;
 
-/// Calls by communicator and collective, of any number of files.
+/// Calls by communicator, its ranks, and collective, of any number of files.
 #[derive(Debug, Clone, Default)]
 pub struct Timed {
-    groups: BTreeMap<(String, Collective), Group>,
+    groups: BTreeMap<(String, u32, Collective), Group>,
     times: u64,
-    sizes: usize,
+    calls: usize,
     ranks: usize,
     /// The lines so far of an object that is written over several.
     open: Option<String>,
-    /// Something was left out because too much is kept.
-    pub(super) is_full: bool,
+    /// Something of this file was left out because too much is kept.
+    is_full: bool,
 }
 
 /// The calls of a communicator and collective.
 #[derive(Debug, Clone, Default)]
 struct Group {
     file: String,
-    ranks: u32,
     nodes: Option<u32>,
     /// The host of each rank that wrote.
     hosts: BTreeMap<u32, String>,
@@ -45,6 +53,8 @@ struct Group {
     sizes: BTreeMap<u64, Calls>,
     /// An empty table that counts calls whose bandwidth is not their size by their time.
     damaged: Table,
+    /// Calls that the processor's clock timed, which counts the launch, too.
+    launched: u64,
 }
 
 /// Calls of a size by their numbers: all, or those whose mixed numbers end in so many zeros.
@@ -66,10 +76,15 @@ impl Calls {
         if !self.keeps(number) {
             return;
         }
-        let known = self.by_number.entry(number).or_insert(call);
-        known.time_us = known.time_us.min(call.time_us);
-        known.when = known.when.max(call.when);
-        while self.by_number.len() > MOST_CALLS && self.zeros < u64::BITS {
+        let known = self.by_number.entry(number);
+        known
+            .and_modify(|it| {
+                it.time_us = it.time_us.min(call.time_us);
+                it.when = it.when.max(call.when);
+                it.ranks = it.ranks.saturating_add(1);
+            })
+            .or_insert(call);
+        while self.by_number.len() > MOST_OF_SIZE && self.zeros < u64::BITS {
             self.zeros += 1;
             let kept = std::mem::take(&mut self.by_number).into_iter();
             self.by_number = kept.filter(|it| self.keeps(it.0)).collect();
@@ -80,19 +95,16 @@ impl Calls {
 impl Timed {
     /// Takes a line of a file. Returns `true` if Inspector wrote it.
     pub(super) fn line(&mut self, file: &str, number: u64, line: &str) -> bool {
-        if let Some(open) = &mut self.open {
+        let begins = line.starts_with("{\"") || line.trim_end() == "{";
+        if let Some(open) = self.open.as_mut().filter(|_| !begins) {
             open.push_str(line);
-            let ended = line
-                .starts_with('}')
-                .then(|| inspector::read(open))
-                .flatten();
-            let is_over = line.starts_with('}') || open.len() > MOST_BYTES;
+            let is_end = line.starts_with('}');
+            let ended = is_end.then(|| inspector::read(open)).flatten();
+            let is_over = is_end || open.len() > MOST_BYTES;
             self.open = self.open.take().filter(|_| !is_over);
-            return match ended {
-                Some(ended) => self.add(file, number, ended),
-                None => false,
-            };
+            return ended.is_some_and(|it| self.add(file, number, it));
         }
+        self.open = None;
         match line.trim_end() {
             "{" => self.open = Some("{".to_owned()),
             whole if whole.starts_with('{') && whole.contains(inspector::WORD) => {
@@ -103,24 +115,40 @@ impl Timed {
         false
     }
 
+    /// Begins a file.
+    pub(super) fn begin(&mut self) {
+        (self.open, self.is_full) = (None, false);
+    }
+
+    /// Whether something of this file was left out because too much is kept.
+    pub(super) const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     /// Returns `true` if the collective is one that tables have.
     fn add(&mut self, file: &str, line: u64, ended: Ended) -> bool {
-        let Some(collective) = program_name::of_word(&ended.function) else {
+        let known = program_name::of_word(&ended.function);
+        let Some(collective) = known.filter(|it| ALIKE.contains(it)) else {
             return false;
         };
         self.times += 1;
-        let group = self.groups.entry((ended.communicator, collective));
-        let group = group.or_default();
-        if group.file.is_empty() {
-            (group.file, group.ranks) = (file.to_owned(), ended.ranks);
+        let key = (ended.communicator, ended.ranks, collective);
+        let is_new = !self.groups.contains_key(&key);
+        if (is_new && self.groups.len() >= MOST_GROUPS) || self.calls >= MOST_CALLS {
+            self.is_full = true;
+            return true;
         }
-        if group.ranks != ended.ranks {
+        let group = self.groups.entry(key).or_default();
+        if is_new {
+            file.clone_into(&mut group.file);
+        }
+        if !ended.is_gpu_time {
+            group.launched += 1;
             return true;
         }
         group.nodes = group.nodes.or(ended.nodes);
-        let has_room = self.ranks < MOST_RANKS;
         if let Entry::Vacant(new) = group.hosts.entry(ended.rank) {
-            if !has_room {
+            if self.ranks >= MOST_RANKS {
                 self.is_full = true;
                 return true;
             }
@@ -150,21 +178,19 @@ impl Timed {
                 return true;
             }
         };
-        let is_new = !group.sizes.contains_key(&bytes);
-        if is_new && self.sizes >= MOST_SIZES {
+        if !group.sizes.contains_key(&bytes) && group.sizes.len() >= MOST_SIZES {
             self.is_full = true;
             return true;
         }
-        self.sizes += usize::from(is_new);
+        let calls = group.sizes.entry(bytes).or_default();
+        self.calls -= calls.by_number.len();
         let call = Call {
             when: ended.when / 1_000_000,
             time_us: ended.time.max(1) as f64,
+            ranks: 1,
         };
-        group
-            .sizes
-            .entry(bytes)
-            .or_default()
-            .add(ended.sequence, call);
+        calls.add(ended.sequence, call);
+        self.calls += calls.by_number.len();
         true
     }
 
@@ -176,31 +202,38 @@ impl Timed {
     /// A table for each communicator and collective.
     pub fn tables(self) -> impl Iterator<Item = Table> {
         let groups = self.groups.into_iter();
-        groups.map(|((communicator, collective), group)| group.table(communicator, collective))
+        groups.map(|((communicator, ranks, collective), group)| {
+            group.table(communicator, ranks, collective)
+        })
     }
 }
 
 impl Group {
-    fn table(self, communicator: String, collective: Collective) -> Table {
+    fn table(self, communicator: String, ranks: u32, collective: Collective) -> Table {
         let hosts: BTreeSet<&String> = self.hosts.values().filter(|it| !it.is_empty()).collect();
-        let is_whole = self.hosts.len() == self.ranks as usize;
+        let is_whole = self.hosts.len() == ranks as usize;
         let known = is_whole.then_some(hosts.len() as u32).filter(|it| *it > 0);
         let mut table = Table {
             file: self.file,
             tool: Tool::Inspector,
             collective: Some(collective),
-            ranks: Some(self.ranks),
+            ranks: Some(ranks),
             hosts: self.nodes.filter(|it| *it > 0).or(known),
             ..self.damaged
         };
+        // Ranks may write different calls. Those that all of them wrote say most.
+        let all = self.sizes.values().flat_map(|it| it.by_number.values());
+        let most = all.map(|it| it.ranks).max().unwrap_or(0).min(ranks);
         let mut timing = Timing {
             communicator,
-            ranks: self.hosts.len() as u32,
+            ranks: most,
             hosts: hosts.into_iter().cloned().collect(),
+            launched: self.launched,
             calls: Vec::new(),
         };
         for (bytes, calls) in self.sizes {
-            let mut calls: Vec<Call> = calls.by_number.into_values().collect();
+            let calls = calls.by_number.into_values();
+            let mut calls: Vec<Call> = calls.filter(|it| it.ranks >= most).collect();
             calls.sort_by_key(|it| it.when);
             let mut times: Vec<f64> = calls.iter().map(|it| it.time_us).collect();
             times.sort_by(f64::total_cmp);
@@ -214,7 +247,7 @@ impl Group {
                 out_of_place: Some(Figures {
                     time_us,
                     algorithm_gbps,
-                    bus_gbps: algorithm_gbps * collective.bus_factor(self.ranks),
+                    bus_gbps: algorithm_gbps * collective.bus_factor(ranks),
                     wrong: None,
                 }),
                 ..Row::default()

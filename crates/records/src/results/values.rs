@@ -116,8 +116,10 @@ pub struct Table {
 pub struct Timing {
     /// The communicator's id.
     pub communicator: String,
-    /// Ranks whose times are known.
+    /// Ranks that wrote each of these calls.
     pub ranks: u32,
+    /// Calls that are left out, because the processor's clock timed them.
+    pub launched: u64,
     /// Their hosts.
     pub hosts: Vec<String>,
     /// Calls of each row by time, all or a part of them.
@@ -131,6 +133,8 @@ pub struct Call {
     pub when: u64,
     /// How long it ran on the rank where it was shortest, µs.
     pub time_us: f64,
+    /// Ranks that wrote it.
+    pub ranks: u32,
 }
 
 /// Why a row is left out.
