@@ -134,7 +134,7 @@ fn run(part: &str, program: &Path, arguments: &[&str], deadline: Duration) -> Pr
         errors: String::new(),
     };
     let mut command = Command::new(program);
-    // NVML, by which the machine is read, numbers GPUs so.
+    // NVML, which reads the machine, numbers GPUs so.
     command
         .args(arguments)
         .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
