@@ -205,22 +205,22 @@ fn every_field() -> Vec<(Value, &'static str, &'static str, clap::Command)> {
             json!({
                 "ask": "cost", "collectives": ["all", "all-to-all"], "sizes": ["1K..1M", 3000], "factor": 4,
                 "type": "bf16", "op": "avg", "calls": 2, "window": "local",
-                "algorithms": ["ring", "tree"], "protocols": ["simple"], "table": true,
+                "algorithms": ["ring", "tree"], "protocols": ["simple"], "table": true, "in_place": true,
             }),
             "cost",
             "--collective all,all-to-all --sizes 1K..1M,3000 --factor 4 --type bf16 --op avg --calls 2 \
-             --window local --algorithm ring,tree --protocol simple --table",
+             --window local --algorithm ring,tree --protocol simple --table --in-place",
             options::<CostQuestion>(),
         ),
         (
             json!({
                 "ask": "memory", "collectives": ["all-reduce"], "sizes": ["1M"], "factor": 2,
                 "type": "f16", "op": "max", "calls": 3, "window": "symmetric",
-                "groups": ["2", "1:2"], "peers": true, "gpu_memory": 1 << 30,
+                "groups": ["2", "1:2"], "peers": true, "gpu_memory": 1 << 30, "in_place": true,
             }),
             "cost --memory",
             "--collective all-reduce --sizes 1M --factor 2 --type f16 --op max --calls 3 \
-             --window symmetric --groups 2,1:2 --peers --gpu-memory 1G",
+             --window symmetric --groups 2,1:2 --peers --gpu-memory 1G --in-place",
             options::<MemoryQuestion>().mut_args(|it| match it.get_id().as_str() {
                 // The program refuses them beside --memory, and JSON has no such fields.
                 "table" | "algorithm" | "protocol" => it.hide(true),
