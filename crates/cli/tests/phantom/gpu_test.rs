@@ -207,7 +207,8 @@ const FAULTS: [(&str, &[&str]); 7] = [
     ("address", &["CUDA_ERROR_ILLEGAL_ADDRESS"]),
     ("trap", &["CUDA_ERROR_LAUNCH_FAILED"]),
     ("hang", &["did not end within", "waited"]),
-    ("wrong", &["wrong"]),
+    // Where peer access is tried, a store that changes nothing is one that does not arrive.
+    ("wrong", &["wrong", "nothing arrives"]),
     ("late", &["CUDA_ERROR_ILLEGAL_ADDRESS"]),
     ("kill", &["signal: 9"]),
     ("stop", &["did not end within", "waited"]),

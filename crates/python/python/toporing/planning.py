@@ -363,9 +363,14 @@ def doctor(
     *,
     settings: Mapping[str, str] | None = None,
     nccl_version: str | None = None,
+    dcgm: Mapping[str, str | bytes] | None = None,
 ) -> Answer:
-    """The faults of a topology file, as `topo doctor --json` prints them."""
-    return _ask("doctor", job=_job(topology, settings=settings, nccl_version=nccl_version))
+    """The faults of a topology file, as `topo doctor --json` prints them. `dcgm` is what `dcgmi diag`
+    or `dcgmi health -c` printed on the machine, by name."""
+    expect("dcgm", dcgm, Mapping, _NONE)
+    tests = [_evidence(name, content) for name, content in (dcgm or {}).items()]
+    job = _job(topology, settings=settings, nccl_version=nccl_version)
+    return _ask("doctor", job=job, dcgm=tests)
 
 
 def matrix(topology: Topology) -> Answer:

@@ -122,6 +122,7 @@ model = {
     "global_batch_size": 16,
 }
 assert toporing.step(model, toporing.plan(name))["step_us"] > 0
+fails(lambda: toporing.doctor(name, dcgm={"a.txt": "text"}), "no test of DCGM")
 fails(lambda: toporing.step({"num_layers": 4}, toporing.plan(name)), "hidden_size")
 
 # Arguments of a wrong kind.
@@ -143,6 +144,7 @@ for call, argument in (
     (lambda: toporing.explain(name, "GPU0", "GPU1", hosts="2"), "hosts"),
     (lambda: toporing.doctor(name, settings=5), "settings"),
     (lambda: toporing.doctor(None), ""),
+    (lambda: toporing.doctor(name, dcgm="text"), "dcgm"),
     (lambda: toporing.matrix(5), ""),
     (lambda: toporing.log(5), "text"),
     (lambda: toporing.results(5, two), "text"),
