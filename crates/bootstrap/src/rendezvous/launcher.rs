@@ -70,6 +70,8 @@ pub struct LaunchedRank {
     pub world: u32,
     /// Ranks of this host, if that is known.
     pub local: Option<u32>,
+    /// The number of the rank on this host, if that is known.
+    pub on_host: Option<u32>,
     /// Identifies the job among others on the same hosts; empty if unknown.
     pub job: String,
     /// Host and port of rank 0, if the launcher gives them.
@@ -206,6 +208,7 @@ fn torchrun(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<Launched
         rank,
         world,
         local: read.number("LOCAL_WORLD_SIZE", 1..=world)?,
+        on_host: read.number("LOCAL_RANK", 0..=u32::MAX)?,
         job: format!("torchrun {run} {restart}"),
         master: read.master(port),
     }))
@@ -223,6 +226,7 @@ fn open_mpi(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Lau
         rank,
         world,
         local: read.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1..=world)?,
+        on_host: read.number("OMPI_COMM_WORLD_LOCAL_RANK", 0..=u32::MAX)?,
         job: format!(
             "openmpi {}",
             namespace.unwrap_or_else(|| parent.to_string())
@@ -242,6 +246,7 @@ fn mpich(read: &Reader<'_>, _: Option<u32>, parent: u32) -> Result<Option<Launch
         rank,
         world,
         local: read.number("MPI_LOCALNRANKS", 1..=world)?,
+        on_host: read.number("MPI_LOCALRANKID", 0..=u32::MAX)?,
         // Its ranks of one host have one parent, which has no other job.
         job: format!("pmi {parent}"),
         master: read.master(PORT),
@@ -272,6 +277,7 @@ fn slurm(read: &Reader<'_>, _: Option<u32>, _: u32) -> Result<Option<LaunchedRan
         rank,
         world,
         local: one_node.then_some(world),
+        on_host: read.number("SLURM_LOCALID", 0..=u32::MAX)?,
         job: format!("slurm {job}.{step}"),
         master: read
             .master(port)
@@ -317,6 +323,8 @@ fn kubernetes(read: &Reader<'_>, world: Option<u32>, _: u32) -> Result<Option<La
         rank,
         world,
         local: None,
+        // A pod is a host of its own.
+        on_host: Some(0),
         job: format!("kubernetes {}", job.unwrap_or_default()),
         master: read.master(PORT).or(named),
     }))

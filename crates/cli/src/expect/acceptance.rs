@@ -26,21 +26,13 @@ use crate::progress::Progress;
 use crate::render::machine;
 use crate::run::launched_rank;
 
-/// Variables with the number of a rank on its host: of Open MPI, Slurm, torchrun, MPICH.
-const LOCAL_RANKS: [&str; 4] = [
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "SLURM_LOCALID",
-    "LOCAL_RANK",
-    "MPI_LOCALRANKID",
-];
-
 /// This process among those that a launcher started.
 struct Place {
     is_launched: bool,
     /// It is the first one of its host: it reads the host, and measures its links.
     is_first: bool,
-    /// It is the first one of all, where programs print their tables.
-    tells: bool,
+    /// It is rank 0, where programs print their tables.
+    has_tables: bool,
     host: String,
     /// The folder of the report.
     folder: Option<PathBuf>,
@@ -51,18 +43,13 @@ impl Place {
         // A job of one rank measures all GPUs.
         let launched = launched_rank(environment)?.filter(|it| it.world > 1);
         let host = net::Host::this(None).name;
-        let mut of_host = LOCAL_RANKS
-            .iter()
-            .filter_map(|it| environment.launcher.get(*it));
-        let is_first = match (&launched, of_host.next()) {
-            (None, _) => true,
-            (Some(_), Some(rank)) => rank.trim() == "0",
-            (Some(_), None) => bail!(
-                "no variable of the launcher says which rank of this host this is; expected one of {}",
-                LOCAL_RANKS.join(", ")
-            ),
+        let is_first = match &launched {
+            None => true,
+            Some(it) => it.on_host.map(|rank| rank == 0).with_context(|| {
+                format!("{} does not say which rank of this host this is", it.by)
+            })?,
         };
-        let tells = launched.as_ref().is_none_or(|it| it.rank == 0);
+        let has_tables = launched.as_ref().is_none_or(|it| it.rank == 0);
         let folder = arguments.output.as_ref().map(|it| match &launched {
             None => it.clone(),
             Some(_) => it.join(files::printable(&host).replace('/', "_")),
@@ -74,7 +61,7 @@ impl Place {
         Ok(Self {
             is_launched: launched.is_some(),
             is_first,
-            tells,
+            has_tables,
             host,
             folder: folder.filter(|_| is_first),
         })
@@ -107,7 +94,7 @@ impl Place {
             0 => Vec::new(),
             gpus => measure(question, gpus, is_launched, self.is_first, &show, &mut keep)?,
         };
-        all.retain(|it| self.tells || it.part == LINKS);
+        all.retain(|it| self.has_tables || it.part == LINKS);
         Ok(all)
     }
 }
@@ -117,14 +104,14 @@ pub(crate) fn run(
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
-    arguments.outputs.refuse_overwriting(&arguments.dcgm)?;
+    arguments.outputs.refuse_overwriting(&arguments.dcgm.dcgm)?;
     if let Some(recording) = &arguments.source.from {
         bail!(
             "--from {}: a recording cannot be measured; expected this machine (topo doctor --from reads it)",
             recording.display()
         );
     }
-    let dcgm = crate::doctor::read_dcgm(&arguments.dcgm)?;
+    let dcgm = arguments.dcgm.read()?;
     let place = Place::of(arguments, environment)?;
     let progress = Progress::new(environment, "reading this machine");
     let selection = SelectionArguments::default();
@@ -145,9 +132,9 @@ pub(crate) fn run(
         findings: probe.findings,
     };
     let mut faults = doctor(&[checked], &settings)?;
-    dcgm.iter()
-        .try_for_each(|(name, bytes)| faults.add_dcgm(name, bytes))
-        .map_err(Error::msg)?;
+    for (name, bytes) in dcgm {
+        faults.add_dcgm(&name, &bytes).map_err(Error::msg)?;
+    }
     let known = AcceptedMachine {
         host: place.host,
         topo: env!("CARGO_PKG_VERSION"),
@@ -156,7 +143,7 @@ pub(crate) fn run(
         page,
         doctor: faults,
         settings: &settings,
-        collectives_elsewhere: !place.tells,
+        collectives_elsewhere: !place.has_tables,
     };
     let answer = AcceptanceReport::of(known, programs);
     drop(progress);
