@@ -29,9 +29,6 @@ use crate::{Args, JsonSchema};
 /// The part that measures links.
 pub const LINKS: &str = "links";
 
-/// What PyTorch's program says of wrong elements.
-pub const WRONG: &str = " wrong elements of ";
-
 /// The collectives of an acceptance run.
 pub const COLLECTIVES: [Collective; 3] = [
     Collective::AllReduce,
@@ -62,6 +59,8 @@ pub struct ProgramRun {
     pub command: String,
     /// Why it measured nothing; null if it ended well.
     pub failure: Option<String>,
+    /// It failed because elements were wrong.
+    pub is_wrong: bool,
     /// What it printed to standard output.
     #[serde(skip)]
     pub out: String,
@@ -134,7 +133,7 @@ impl AcceptanceReport {
         for it in &programs {
             if let Some(why) = &it.failure {
                 let check = Check::new(&it.part, &it.command, Maturity::Measured);
-                checks.push(match why.contains(WRONG) {
+                checks.push(match it.is_wrong {
                     true => check.judged(false, why),
                     false => check.unknown(format!("{}: {why}", it.command)),
                 });

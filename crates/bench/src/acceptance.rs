@@ -58,6 +58,7 @@ pub fn measure(
         ended(ProgramRun {
             part: "collectives".to_owned(),
             command: format!("torch.distributed on {gpus} GPUs"),
+            is_wrong: printed.as_ref().is_err_and(torch::found_wrong),
             failure: printed.as_ref().err().map(|why| format!("{why:#}")),
             out: printed.unwrap_or_default(),
             errors: String::new(),
@@ -130,6 +131,7 @@ fn run(part: &str, program: &Path, arguments: &[&str], deadline: Duration) -> Pr
         part: part.to_owned(),
         command: format!("{} {}", name.to_string_lossy(), arguments.join(" ")),
         failure: None,
+        is_wrong: false,
         out: String::new(),
         errors: String::new(),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use answers::doctor::{CheckedMachine, doctor};
 use answers::report;
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Error, Result, bail};
 
 use crate::arguments::compare::TextOrJson;
 use crate::arguments::machine::DoctorArguments;
@@ -13,9 +13,6 @@ use crate::environment::Environment;
 use crate::hints;
 use crate::input::{FileOrProbe, refuse_missing, why};
 use crate::output::Output;
-
-/// Largest file of DCGM that is read, bytes.
-const MOST_DCGM: u64 = 16 << 20;
 
 /// Reads and checks all files, or this machine.
 fn check_all(
@@ -73,23 +70,13 @@ fn check_all(
     Ok(checked)
 }
 
-/// Reads what DCGM printed, with the names of its files.
-pub(crate) fn read_dcgm(files: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>> {
-    let read = |file: &PathBuf| {
-        let name = file.display().to_string();
-        let bytes = files::read(file, MOST_DCGM).with_context(|| format!("cannot read {name}"))?;
-        Ok((name, bytes))
-    };
-    files.iter().map(read).collect()
-}
-
 pub(crate) fn run(
     arguments: &DoctorArguments,
     environment: &Environment,
     output: &mut Output,
 ) -> Result<()> {
     arguments.outputs.refuse_overwriting(&arguments.files)?;
-    if arguments.files.len() > 1 && !arguments.dcgm.is_empty() {
+    if arguments.files.len() > 1 && !arguments.dcgm.dcgm.is_empty() {
         bail!("--dcgm is about one machine; expected one file, or none for this machine");
     }
     let checked = check_all(arguments, environment, output)?;
@@ -111,7 +98,7 @@ pub(crate) fn run(
             .retain(|remark| !remark.starts_with("NCCL_TOPO_FILE="));
     }
     let mut answer = doctor(&checked, &settings)?;
-    for (name, bytes) in read_dcgm(&arguments.dcgm)? {
+    for (name, bytes) in arguments.dcgm.read()? {
         answer.add_dcgm(&name, &bytes).map_err(Error::msg)?;
     }
     arguments

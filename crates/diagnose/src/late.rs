@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use findings::causes::Certainty::Likely;
 use findings::causes::table::speed;
-use records::evidence::inspector::Ended;
+use program::Collective;
+use records::evidence::inspector::{ALL_WAIT, Ended};
 
 use crate::verdict::{Line, MOST_LINES, Missing, Verdict};
 
@@ -22,9 +23,6 @@ const MOST_RANKS: usize = 1 << 16;
 /// Collectives from which a verdict is made.
 const ENOUGH: usize = 16;
 
-/// Collectives in which each rank waits for all others.
-const ALIKE: [&str; 3] = ["AllReduce", "AllGather", "ReduceScatter"];
-
 /// The times of a collective by rank, µs.
 type Times = BTreeMap<u32, u64>;
 
@@ -33,8 +31,8 @@ type Times = BTreeMap<u32, u64>;
 struct Communicator {
     ranks: u32,
     stride: u64,
-    /// By the function's place in [`ALIKE`], because each function has its own numbers.
-    collectives: BTreeMap<(usize, u64), Times>,
+    /// By collective and number, because each collective has its own numbers.
+    collectives: BTreeMap<(Collective, u64), Times>,
     /// By rank the host, and a line.
     places: BTreeMap<u32, (String, Line)>,
 }
@@ -94,8 +92,8 @@ impl Communicator {
 impl Late {
     /// Notes a collective that ended.
     pub(crate) fn add(&mut self, ended: Ended, line: impl FnOnce() -> Line) {
-        let function = ALIKE.iter().position(|it| *it == ended.function);
-        let Some(function) = function.filter(|_| ended.is_gpu_time && ended.ranks > 1) else {
+        let collective = ended.collective.filter(|it| ALL_WAIT.contains(it));
+        let Some(collective) = collective.filter(|_| ended.is_gpu_time && ended.ranks > 1) else {
             return;
         };
         let is_full = self.communicators.len() >= MOST_COMMUNICATORS;
@@ -126,7 +124,7 @@ impl Late {
             return;
         }
         self.ranks += usize::from(is_new);
-        let number = (function, ended.sequence);
+        let number = (collective, ended.sequence);
         let times = communicator.collectives.entry(number).or_default();
         self.times += usize::from(times.insert(ended.rank, ended.time).is_none());
         let place = communicator.places.entry(ended.rank);

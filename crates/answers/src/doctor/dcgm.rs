@@ -5,6 +5,9 @@ use records::outputs::{MOST_BYTES, MOST_TESTS, Test, Verdict, dcgm_tests};
 
 use super::DoctorReport;
 
+/// How the ids of these checks begin.
+const PREFIX: &str = "dcgm-";
+
 impl DoctorReport {
     /// Adds a file that `dcgmi diag` or `dcgmi health -c` printed on the machine.
     ///
@@ -28,18 +31,22 @@ impl DoctorReport {
                 "{file}: no test of DCGM; expected what `dcgmi diag`, `dcgmi diag -j` or `dcgmi health -c` printed"
             ));
         }
-        let checks = tests.iter().map(|it| of_test(it, file));
-        for check in checks {
-            if matches!(
-                check.verdict,
-                check::Verdict::Fail | check::Verdict::Unknown(_)
-            ) {
-                self.of_dcgm
-                    .push(format!("{}: {}", check.looked_at, check.reason()));
-            }
-            self.checks.push(check);
-        }
+        self.checks.extend(tests.iter().map(|it| of_test(it, file)));
         Ok(())
+    }
+
+    /// Tests that did not pass, in words.
+    pub(super) fn of_dcgm(&self) -> impl Iterator<Item = String> {
+        let is_open = |it: &&Check| {
+            matches!(
+                it.verdict,
+                check::Verdict::Fail | check::Verdict::Unknown(_)
+            )
+        };
+        let tests = self.checks.iter().filter(|it| it.id.starts_with(PREFIX));
+        tests
+            .filter(is_open)
+            .map(|it| format!("{}: {}", it.looked_at, it.reason()))
     }
 }
 
@@ -54,7 +61,8 @@ fn of_test(test: &Test, file: &str) -> Check {
         true => "dcgmi health -c",
         false => "dcgmi diag",
     };
-    let check = Check::new(format!("dcgm-{id}"), what, Maturity::Measured).expects("a pass", proof);
+    let check =
+        Check::new(format!("{PREFIX}{id}"), what, Maturity::Measured).expects("a pass", proof);
     let gpus = test.gpus.iter().map(|it| format!(" on GPU {it}"));
     let mut seen: String = gpus.collect::<Vec<_>>().join(",");
     if !test.why.is_empty() {

@@ -65,9 +65,6 @@ pub struct DoctorReport {
     /// allow, where one machine was checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LowShare>,
-    /// Tests of DCGM that did not pass, in words.
-    #[serde(skip)]
-    of_dcgm: Vec<String>,
 }
 
 /// A limit of a collective far below that of the machine's links.
@@ -190,7 +187,6 @@ pub fn doctor(
             groups: Some(groups),
             findings: findings_of(checked, settings),
             limits: Vec::new(),
-            of_dcgm: Vec::new(),
         });
     };
     let machine = only.machine();
@@ -199,7 +195,6 @@ pub fn doctor(
         findings: findings.unwrap_or_default(),
         checks: checks(checked, None),
         groups: None,
-        of_dcgm: Vec::new(),
         limits: machine.map_or_else(Vec::new, |(_, document)| limits(document, settings)),
     })
 }

@@ -49,7 +49,7 @@ impl DoctorReport {
             true => section.lines("no findings in single files\n"),
             false => findings(section, &self.findings, advice),
         };
-        for test in &self.of_dcgm {
+        for test in self.of_dcgm() {
             section.item(test);
         }
         section.faint(check::summary(&self.checks));

@@ -148,6 +148,11 @@ fn times(gpus: u32, end: u64, deadline: Duration) -> Result<TorchOutput> {
     serde_json::from_str(&ended.out).context("PyTorch's program printed something else")
 }
 
+/// Whether the program ended because elements were wrong, which it says in these words.
+pub(crate) fn found_wrong(why: &anyhow::Error) -> bool {
+    why.to_string().contains(" wrong elements of ")
+}
+
 /// The same as tables.
 ///
 /// # Errors

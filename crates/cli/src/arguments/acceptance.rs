@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use answers::acceptance::AcceptanceQuestion;
 use clap::Args;
 
-use super::checks::CheckFiles;
+use super::checks::{CheckFiles, DcgmFiles};
 use super::compare::FormArguments;
 use super::machine::SourceArguments;
 
@@ -29,9 +29,8 @@ Exit status: 0 pass, 1 fail, 2 the command line is wrong, 3 UNKNOWN.";
 pub(crate) struct AcceptanceArguments {
     #[command(flatten)]
     pub question: AcceptanceQuestion,
-    /// What `dcgmi diag` or `dcgmi health -c` printed on this machine
-    #[arg(long, value_name = "FILE")]
-    pub dcgm: Vec<PathBuf>,
+    #[command(flatten)]
+    pub dcgm: DcgmFiles,
     /// Write the report and everything that it is made of into DIR
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,

@@ -3,11 +3,35 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use findings::check::{Check, Verdict, junit, prometheus, verdict};
 
 use crate::output::{Output, refuse_overwriting, write};
+
+/// Largest file of DCGM that is read, bytes.
+const MOST_OF_DCGM: u64 = 16 << 20;
+
+/// Files of DCGM, whose tests are checks.
+#[derive(Debug, Default, Args)]
+pub(crate) struct DcgmFiles {
+    /// What `dcgmi diag` (also -j) or `dcgmi health -c` printed on the machine: more checks
+    #[arg(long, value_name = "FILE")]
+    pub dcgm: Vec<PathBuf>,
+}
+
+impl DcgmFiles {
+    /// Reads them, with their names.
+    pub(crate) fn read(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let read = |file: &PathBuf| {
+            let name = file.display().to_string();
+            let bytes = files::read(file, MOST_OF_DCGM);
+            let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+            Ok((name, bytes))
+        };
+        self.dcgm.iter().map(read).collect()
+    }
+}
 
 /// Files of what was checked.
 #[derive(Debug, Default, Args)]

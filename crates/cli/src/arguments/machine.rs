@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use answers::job_options::{AssumeOptions, Variables};
 use clap::{Args, ValueEnum};
 
-use super::checks::CheckFiles;
+use super::checks::{CheckFiles, DcgmFiles};
 use super::compare::FormArguments;
 
 pub(crate) const PROBE_EXAMPLES: &str = "\
@@ -128,9 +128,8 @@ pub(crate) struct DoctorArguments {
     /// [default: this machine]
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["sysfs_root", "from"])]
     pub files: Vec<PathBuf>,
-    /// What `dcgmi diag` (also -j) or `dcgmi health -c` printed on the machine: more checks
-    #[arg(long, value_name = "FILE")]
-    pub dcgm: Vec<PathBuf>,
+    #[command(flatten)]
+    pub dcgm: DcgmFiles,
     #[command(flatten)]
     pub source: SourceArguments,
     #[command(flatten)]

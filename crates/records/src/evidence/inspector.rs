@@ -1,8 +1,10 @@
 //! Lines of NCCL's profiler plug-in Inspector: a JSON object for each collective that ended.
 
+use program::Collective;
 use serde::Deserialize;
 
 use crate::evidence::bounded::Short;
+use crate::results::program_name;
 
 /// The word that every line that [`read`] reads has.
 pub const WORD: &str = "\"coll_perf\"";
@@ -12,6 +14,13 @@ pub const VERSION: &str = "\"inspector_output_format_version\"";
 
 /// Longest line that is read, bytes: one with the events of all channels.
 const MOST_BYTES: usize = 64 << 10;
+
+/// Collectives in which each rank waits for all others.
+pub const ALL_WAIT: [Collective; 3] = [
+    Collective::AllReduce,
+    Collective::AllGather,
+    Collective::ReduceScatter,
+];
 
 /// A collective that ended on a rank.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,8 +35,8 @@ pub struct Ended {
     pub nodes: Option<u32>,
     /// The rank's host.
     pub host: String,
-    /// The function, such as `AllReduce`.
-    pub function: String,
+    /// The collective; none if it is another function.
+    pub collective: Option<Collective>,
     /// The number of the collective in its communicator, from the first one.
     pub sequence: u64,
     /// Size, bytes.
@@ -90,7 +99,7 @@ pub fn read(line: &str) -> Option<Ended> {
         ranks: row.header.n_ranks,
         nodes: row.header.nnodes,
         host: row.metadata.hostname.0,
-        function: row.coll_perf.coll.0,
+        collective: program_name::of_word(&row.coll_perf.coll.0),
         sequence: row.coll_perf.coll_sn,
         bytes: row.coll_perf.coll_msg_size_bytes,
         time: row.coll_perf.coll_exec_time_us,

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use program::Collective;
 
-use crate::evidence::inspector::{self, Ended};
-use crate::results::program_name;
+use crate::evidence::inspector::{self, ALL_WAIT, Ended};
 use crate::results::values::{Call, Damage, Figures, Row, Table, Timing, Tool, agrees};
 
 /// Most communicators, sizes of one, ranks of all, calls of a size, and calls of all.
@@ -18,13 +17,6 @@ const MOST_SIZES: usize = 1 << 6;
 const MOST_RANKS: usize = 1 << 18;
 const MOST_OF_SIZE: usize = 1 << 8;
 const MOST_CALLS: usize = 1 << 18;
-
-/// Collectives in which each rank waits for all others.
-const ALIKE: [Collective; 3] = [
-    Collective::AllReduce,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-];
 
 /// Longest object that is written over several lines, bytes.
 const MOST_BYTES: usize = 16 << 10;
@@ -127,8 +119,7 @@ impl Timed {
 
     /// Returns `true` if the collective is one that tables have.
     fn add(&mut self, file: &str, line: u64, ended: Ended) -> bool {
-        let known = program_name::of_word(&ended.function);
-        let Some(collective) = known.filter(|it| ALIKE.contains(it)) else {
+        let Some(collective) = ended.collective.filter(|it| ALL_WAIT.contains(it)) else {
             return false;
         };
         self.times += 1;

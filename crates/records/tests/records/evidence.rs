@@ -392,13 +392,13 @@ fn lines_of_inspector_have_rank_and_time() {
         ("0x7f8c", 2, 8, "n1")
     );
     assert_eq!(
+        (ended.collective, ended.sequence, ended.bytes, ended.time),
         (
-            ended.function.as_str(),
-            ended.sequence,
-            ended.bytes,
-            ended.time
-        ),
-        ("AllReduce", 1407, 17_179_869_184, 61_974)
+            Some(program::Collective::AllReduce),
+            1407,
+            17_179_869_184,
+            61_974
+        )
     );
     assert!(ended.is_gpu_time);
     let by_processor = line.replace("kernel_gpu", "collective_cpu");
